@@ -64,27 +64,91 @@ func TestTheManifestsStartTheAgentWithAConfigurationThatItTakes(t *testing.T) {
 	}
 }
 
-func TestAlertsOfTheChartAreOnMetricsThatExist(t *testing.T) {
-	text, err := os.ReadFile("../../deploy/helm/daybook/templates/prometheusrule.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var names strings.Builder
+// metricNames returns the names of all metrics of daybook.
+func metricNames() map[string]bool {
+	names := map[string]bool{"daybook_build_info": true}
 	for _, collector := range []prometheus.Collector{serve.NewMetrics(1), serve.NewPools(func() ([]string, error) { return nil, nil }), &agent.Agent{}} {
 		descs := make(chan *prometheus.Desc, 1000)
 		collector.Describe(descs)
 		close(descs)
 		for d := range descs {
-			names.WriteString(d.String())
+			names[metricName.FindString(d.String())] = true
 		}
 	}
-	used := regexp.MustCompile(`daybook_\w+`).FindAllString(string(text), -1)
+	return names
+}
+
+var metricName = regexp.MustCompile(`\bdaybook_[a-z0-9_]*[a-z0-9]\b`)
+
+// A histogram and a summary have series with these endings.
+var seriesEnding = regexp.MustCompile(`_(bucket|sum|count)$`)
+
+func TestAlertsOfTheChartAreOnMetricsThatExist(t *testing.T) {
+	text, err := os.ReadFile("../../deploy/helm/daybook/templates/prometheusrule.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := metricNames()
+	used := metricName.FindAllString(string(text), -1)
 	if len(used) < 6 {
 		t.Errorf("only %q", used)
 	}
 	for _, name := range used {
-		if !strings.Contains(names.String(), `"`+name+`"`) {
+		if !names[name] {
 			t.Errorf("an alert is on %s, which is no metric", name)
+		}
+	}
+}
+
+// The tables of pools and volumes name the beginning of the metrics once, in their heads.
+func TestThePageOfMetricsListsEachMetric(t *testing.T) {
+	text, err := os.ReadFile("../../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed, beginning := map[string]bool{}, ""
+	head, cell := regexp.MustCompile("`(daybook_[a-z]+_)\\.\\.\\."), regexp.MustCompile("`([a-z0-9_]+)`")
+	for line := range strings.Lines(string(text)) {
+		if !strings.HasPrefix(line, "|") {
+			beginning = ""
+			continue
+		}
+		if m := head.FindStringSubmatch(line); m != nil {
+			beginning = m[1]
+			continue
+		}
+		for _, m := range cell.FindAllStringSubmatch(strings.Split(line, "|")[1], -1) {
+			listed[beginning+m[1]] = true
+		}
+	}
+	names := metricNames()
+	for name := range names {
+		if !listed[name] {
+			t.Errorf("docs/metrics.md does not list %s", name)
+		}
+	}
+	for name := range listed {
+		if strings.HasPrefix(name, "daybook_") && !names[name] {
+			t.Errorf("docs/metrics.md lists %s, which is no metric", name)
+		}
+	}
+}
+
+func TestQueriesInTheDocumentationAreOnMetricsThatExist(t *testing.T) {
+	names := metricNames()
+	for page, least := range map[string]int{"monitoring.md": 8, "kubernetes.md": 6} {
+		text, err := os.ReadFile("../../docs/" + page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		used := metricName.FindAllString(string(text), -1)
+		if len(used) < least {
+			t.Errorf("%s: only %q", page, used)
+		}
+		for _, name := range used {
+			if !names[name] && !names[seriesEnding.ReplaceAllString(name, "")] {
+				t.Errorf("%s is on %s, which is no metric", page, name)
+			}
 		}
 	}
 }

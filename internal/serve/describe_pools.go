@@ -12,8 +12,8 @@ var (
 	volumeLabels = []string{"pool", "volume"}
 )
 
-// gaugeOf is a value of each T for which of returns true.
-type gaugeOf[T any] struct {
+// valueOf is a value of each T for which of returns true.
+type valueOf[T any] struct {
 	desc  *prometheus.Desc
 	value func(T) float64
 	of    func(T) bool
@@ -25,7 +25,7 @@ var (
 	poolReadDesc = desc("daybook_pool_read_timestamp_seconds", "When the pool was read last, in Unix time.", poolLabels)
 )
 
-var poolGauges = []gaugeOf[poolReading]{
+var poolGauges = []valueOf[poolReading]{
 	{desc: desc("daybook_pool_size_bytes", "Size of the file system that the pool is on.", poolLabels),
 		value: func(r poolReading) float64 { return float64(r.usage.SizeBytes) }},
 	{desc: desc("daybook_pool_free_bytes", "Bytes that the pool's file system has left.", poolLabels),
@@ -49,7 +49,7 @@ func mountedVolume(v volume.Overview) bool { return v.Mountpoint != "" }
 
 func journalInMemory(v volume.Overview) bool { return v.Memory != nil }
 
-var volumeGauges = []gaugeOf[volume.Overview]{
+var volumeGauges = []valueOf[volume.Overview]{
 	{desc: desc("daybook_volume_size_bytes", "Size of the volume.", volumeLabels),
 		value: func(v volume.Overview) float64 { return float64(v.SizeBytes) }},
 	{desc: desc("daybook_volume_allocated_bytes", "Bytes that the volume's image takes of the pool; absent for a volume on a device or on LVM.", volumeLabels),
@@ -76,12 +76,17 @@ var volumeGauges = []gaugeOf[volume.Overview]{
 		}, of: journalInMemory},
 	{desc: desc("daybook_volume_memory_journal_lag_transactions", "Transactions in the volume's journal in memory that are not in the file system yet.", volumeLabels),
 		value: func(v volume.Overview) float64 { return float64(v.Memory.LagTransactions) }, of: journalInMemory},
-	{desc: desc("daybook_volume_memory_journal_logged_bytes", "Bytes logged in the volume's journal in memory since its mount.", volumeLabels),
-		value: func(v volume.Overview) float64 { return float64(v.Memory.LoggedBytes) }, of: journalInMemory},
-	{desc: desc("daybook_volume_memory_journal_waits", "Operations that waited for room in the volume's journal in memory since its mount.", volumeLabels),
-		value: func(v volume.Overview) float64 { return float64(v.Memory.Waits) }, of: journalInMemory},
 	{desc: desc("daybook_volume_repair_needed", "1 while an operation is unfinished, or something is damaged or missing; daybook volume inspect shows it.", volumeLabels),
 		value: func(v volume.Overview) float64 { return truth(v.Problem != "") }},
+}
+
+// volumeCounters start at 0 at each mount of the volume, as counters of a process do
+// at its start.
+var volumeCounters = []valueOf[volume.Overview]{
+	{desc: desc("daybook_volume_memory_journal_logged_bytes_total", "Bytes logged in the volume's journal in memory since its mount.", volumeLabels),
+		value: func(v volume.Overview) float64 { return float64(v.Memory.LoggedBytes) }, of: journalInMemory},
+	{desc: desc("daybook_volume_memory_journal_waits_total", "Operations that waited for room in the volume's journal in memory since its mount.", volumeLabels),
+		value: func(v volume.Overview) float64 { return float64(v.Memory.Waits) }, of: journalInMemory},
 }
 
 // usedRatio counts the blocks reserved for root as used.

@@ -4,6 +4,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/daybook-project/daybook/internal/awaittest"
 	"github.com/daybook-project/daybook/volume"
 	"github.com/daybook-project/daybook/volume/records"
 )
@@ -31,5 +34,30 @@ func TestAllocatedBytesAreAbsentWithoutAnImage(t *testing.T) {
 	}
 	if !found {
 		t.Error("no such metric")
+	}
+}
+
+// A rate of a gauge is wrong after each mount: Prometheus expects a new start from
+// counters only.
+func TestSumsSinceTheMountAreCounters(t *testing.T) {
+	p := NewPools(func() ([]string, error) { return []string{"/pool"}, nil })
+	p.patience = awaittest.Patience
+	p.read = func(string) (poolReading, error) {
+		return poolReading{volumes: []volume.Overview{
+			{Record: volume.Record{Name: "db1"}, Memory: &volume.MemoryUse{RingLines: 4, LoggedBytes: 640, Waits: 3}},
+		}}, nil
+	}
+	const want = `# HELP daybook_volume_memory_journal_logged_bytes_total Bytes logged in the volume's journal in memory since its mount.
+# TYPE daybook_volume_memory_journal_logged_bytes_total counter
+daybook_volume_memory_journal_logged_bytes_total{pool="/pool",volume="db1"} 640
+# HELP daybook_volume_memory_journal_waits_total Operations that waited for room in the volume's journal in memory since its mount.
+# TYPE daybook_volume_memory_journal_waits_total counter
+daybook_volume_memory_journal_waits_total{pool="/pool",volume="db1"} 3
+`
+	if err := testutil.CollectAndCompare(p, strings.NewReader(want), "daybook_volume_memory_journal_logged_bytes_total", "daybook_volume_memory_journal_waits_total"); err != nil {
+		t.Error(err)
+	}
+	if problems, err := testutil.CollectAndLint(p); err != nil || len(problems) > 0 {
+		t.Errorf("%v, %v", problems, err)
 	}
 }

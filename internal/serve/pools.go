@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -96,8 +97,8 @@ func (p *Pools) Describe(descs chan<- *prometheus.Desc) {
 	for _, g := range poolGauges {
 		descs <- g.desc
 	}
-	for _, g := range volumeGauges {
-		descs <- g.desc
+	for _, v := range slices.Concat(volumeGauges, volumeCounters) {
+		descs <- v.desc
 	}
 }
 
@@ -151,6 +152,9 @@ func emitPool(out chan<- prometheus.Metric, pool string, r *reading[poolReading]
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
+	counter := func(d *prometheus.Desc, v float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)
+	}
 	value, read, ok := r.last()
 	gauge(poolUpDesc, truth(ok && !read.Before(began)), pool)
 	if read.IsZero() {
@@ -166,6 +170,11 @@ func emitPool(out chan<- prometheus.Metric, pool string, r *reading[poolReading]
 		for _, g := range volumeGauges {
 			if g.of == nil || g.of(v) {
 				gauge(g.desc, g.value(v), pool, label(v.Name))
+			}
+		}
+		for _, c := range volumeCounters {
+			if c.of == nil || c.of(v) {
+				counter(c.desc, c.value(v), pool, label(v.Name))
 			}
 		}
 	}
