@@ -132,6 +132,7 @@ packages-test: setup-packages setup-vm build-vm ## build all packages twice; ins
 	DAYBOOK_REQUIRE_ALL=1 DAYBOOK_VM_LONG=1 $(GO) test -count=1 -timeout 60m -v ./packaging
 
 manifests: ## render the Helm chart into deploy/kubernetes/daybook.yaml; fetches Helm as a Go module
+	mkdir -p $(BUILD)
 	$(GO) -C deploy/helm/tools run . ../daybook >$(BUILD)/daybook.yaml && mv $(BUILD)/daybook.yaml deploy/kubernetes/daybook.yaml
 
 chart-test: ## the Helm chart: lint, schema of values, rendered objects against the types of the Kubernetes API

@@ -91,10 +91,12 @@ var panels = map[string][]shown{
 }
 
 // unknownToTop are the panels of journals in memory, which this disk does not have,
-// of waits, which are not measured here, and of the daemon itself.
+// of waits, which are not measured here, of control, which does not run, of pools, and
+// of the daemon itself.
 var unknownToTop = []string{
 	"Logged in memory by container", "Operations in memory by container", "Logged in memory by file system", "Operations and commits in memory",
 	"Time of a call", "Waiting by container", "p99 of a call by container", "Who made whom wait",
+	"What enforces the shares", "Used part of pools", "Bytes that a pool promised and lacks", "Used part of volumes", "What needs a look",
 	"Age of the last sample", "Containers", "Version",
 }
 

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"regexp"
 	"slices"
@@ -9,6 +10,9 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/daybook-project/daybook/internal/account"
+	"github.com/daybook-project/daybook/volume"
 )
 
 // dashboard is the part of a Grafana dashboard with queries in it.
@@ -52,8 +56,15 @@ func offered(t *testing.T) map[string][]string {
 	m := NewMetrics(10)
 	m.Observe(memorySample())
 	m.Observe(waitsSample())
+	controlled := testSample(alpha())
+	controlled.Devices[0].Control = &account.Control{Actuator: account.ActuatorWeights}
+	m.Observe(controlled)
+	pools := NewPools(func() ([]string, error) { return []string{"/pool"}, nil })
+	pools.read = func(string) (poolReading, error) {
+		return poolReading{volumes: []volume.Overview{{Record: volume.Record{Name: "db1"}, Mountpoint: "/srv/db1"}}}, nil
+	}
 	registry := prometheus.NewRegistry()
-	if err := registry.Register(m); err != nil {
+	if err := errors.Join(registry.Register(m), registry.Register(pools)); err != nil {
 		t.Fatal(err)
 	}
 	families, err := registry.Gather()
@@ -81,8 +92,8 @@ func offered(t *testing.T) map[string][]string {
 }
 
 var (
-	metricName  = regexp.MustCompile(`daybook_[a-z_]+`)
-	selector    = regexp.MustCompile(`(daybook_[a-z_]+)\{([^}]*)\}`)
+	metricName  = regexp.MustCompile(`daybook_[a-z0-9_]+`)
+	selector    = regexp.MustCompile(`(daybook_[a-z0-9_]+)\{([^}]*)\}`)
 	matcherName = regexp.MustCompile(`([a-z_]+)\s*(?:=~|!~|!=|=)`)
 	legendLabel = regexp.MustCompile(`\{\{([a-z_]+)\}\}`)
 )
@@ -166,11 +177,13 @@ func TestDashboardKeepsHostsApart(t *testing.T) {
 	}
 }
 
-// A new metric must be added to a panel.
+// A new metric must be added to a panel, but for those of pools: a panel shows what needs
+// a look.
 func TestDashboardShowsEveryMetric(t *testing.T) {
 	_, text := readDashboard(t)
 	for name := range offered(t) {
-		if !strings.Contains(text, name) {
+		ofPool := strings.HasPrefix(name, "daybook_pool_") || strings.HasPrefix(name, "daybook_volume_")
+		if !ofPool && !strings.Contains(text, name) {
 			t.Errorf("%s is in no panel", name)
 		}
 	}
@@ -198,4 +211,50 @@ func TestDashboardPanelsDoNotOverlap(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Waits have the device of the file system, which may be a partition of the chosen disk.
+func TestDashboardShowsWaitsOfTheChosenDiskAlone(t *testing.T) {
+	d, _ := readDashboard(t)
+	found := 0
+	for _, panel := range d.Panels {
+		for _, target := range panel.Targets {
+			for _, match := range selector.FindAllStringSubmatch(target.Expr, -1) {
+				if match[1] != "daybook_blamed_seconds_total" && !strings.HasPrefix(match[1], "daybook_wait_duration_seconds") {
+					continue
+				}
+				found++
+				for _, c := range []struct {
+					chosen, device string
+					shown          bool
+				}{
+					{"sda", "sda", true}, {"sda", "sda1", true}, {"sda", "sdb", false}, {"sda", "sdaa", false}, {"sda", "sdaa1", false},
+					{"sda|dm-1", "sda3", true}, {"sda|dm-1", "dm-1", true}, {"sda|dm-1", "dm-10", false}, {"dm-1", "dm-1", true},
+					{"nvme0n1", "nvme0n1", true}, {"nvme0n1", "nvme0n1p2", true}, {"nvme0n1", "nvme0n10", false}, {"nvme0n1", "nvme0n10p1", false},
+					{"loop1", "loop1p1", true}, {"loop1", "loop10", false}, {"mmcblk0", "mmcblk0p1", true}, {"md0", "md0p1", true}, {"xvda", "xvda1", true},
+					{".*", "sda1", true}, {".*", "dm-10", true}, {".*", "nvme0n1p1", true},
+				} {
+					if got := matchesDevice(match[2], c.chosen, c.device); got != c.shown {
+						t.Errorf("panel %q with the disk %s: %s is shown: %v", panel.Title, c.chosen, c.device, got)
+					}
+				}
+			}
+		}
+	}
+	if found < 4 {
+		t.Errorf("only %d selectors were found", found)
+	}
+}
+
+var deviceMatcher = regexp.MustCompile(`device=~"([^"]*)"`)
+
+// matchesDevice says whether the matchers of a selector take a device. Prometheus anchors
+// them.
+func matchesDevice(matchers, chosen, device string) bool {
+	for _, m := range deviceMatcher.FindAllStringSubmatch(matchers, -1) {
+		if !regexp.MustCompile("^(?:" + strings.ReplaceAll(m[1], "$device", chosen) + ")$").MatchString(device) {
+			return false
+		}
+	}
+	return true
 }

@@ -127,6 +127,9 @@ func checkDaemonSet(t *testing.T, name string, set *apps.DaemonSet) {
 	if p := mounts["/var/lib/kubelet"].MountPropagation; p == nil || *p != core.MountPropagationHostToContainer {
 		t.Errorf("%s: mounts that come later are not seen", name)
 	}
+	if set.Spec.MinReadySeconds == 0 {
+		t.Errorf("%s: an upgrade goes on although the new agent ends at its start", name)
+	}
 	for key, value := range set.Spec.Selector.MatchLabels {
 		if set.Spec.Template.Labels[key] != value {
 			t.Errorf("%s: the selector does not match its pods: %s", name, key)
@@ -192,7 +195,7 @@ func TestTheDirectoriesOfANodeAreMounted(t *testing.T) {
 // checkRules lets Prometheus itself read the alerts.
 func checkRules(t *testing.T, text string, rule *monitoring.PrometheusRule) {
 	t.Helper()
-	if len(rule.Spec.Groups) != 1 || len(rule.Spec.Groups[0].Rules) != 5 {
+	if len(rule.Spec.Groups) != 1 || len(rule.Spec.Groups[0].Rules) != 7 {
 		t.Errorf("alerts: %+v", rule.Spec.Groups)
 	}
 	promtool, err := exec.LookPath("promtool")
