@@ -226,7 +226,7 @@ func openControlled(config control.Config) ([]control.Disk, error) {
 	for _, device := range config.Devices {
 		below, err := disksBelow(device, disks)
 		if err != nil {
-			return nil, usageError{fmt.Errorf("--device: %w", err)}
+			return nil, usageError{fmt.Errorf("cannot control %s: %w", device, err)} // named by --device or in the configuration
 		}
 		for _, found := range below {
 			disk, err := openDisk(tree, found, config)

@@ -67,6 +67,7 @@ func TestCheckConfigPrintsEveryErrorAndNeedsNoRootAndNoDisk(t *testing.T) {
 		{"device: nosuchdisk\n", path + ": no errors\n", 0},
 		{"interval: 0s\nwieght: 5\n", path + ":1: interval: 0s: want 1s to 1h0m0s (jbd2 commits every 5s)\n" + path + ":2: unknown key wieght", exitFailure},
 		{"a: [\n", path + ":", exitFailure},
+		{"containers:\n\t- match: a\n", path + ":2: found character that cannot start any token (a tab? YAML is indented by spaces)\n", exitFailure},
 		{"containers:\n- match: a\n  weight: 10001\n- match: \"[\"\n", path + ":3: weight of a: 10001: no weight file takes more than 10000\n" + path + ":4: match: ", exitFailure},
 		{"device: sda\ncontainers: [{match: \"*\"}, {match: web-*}]\n", path + ":2: note: web-* has no effect: * in line 2 matches first", 0},
 		{"device: sda\ncontainers: [{match: /a}, {match: /a}]\n", path + ":2: note: /a has no effect", 0},

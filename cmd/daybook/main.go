@@ -27,6 +27,7 @@ func main() {
 	if err == nil {
 		return
 	}
+	err = wantRoot(err, os.Geteuid())
 	if !errors.Is(err, context.Canceled) {
 		fmt.Fprintln(os.Stderr, "daybook:", err)
 	}

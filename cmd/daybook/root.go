@@ -3,6 +3,9 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -40,6 +43,14 @@ func exitCode(err error) int {
 	}
 }
 
+// wantRoot says that root is missing, if that may be why a file could not be opened.
+func wantRoot(err error, user int) error {
+	if user == 0 || exitCode(err) != exitFailure || !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	return unsupportedError{fmt.Errorf("%w; want root; try it with sudo", err)}
+}
+
 func newRootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "daybook",
@@ -52,7 +63,7 @@ func newRootCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(
 		newDemoCommand(),
 		newDoctorCommand(),
@@ -65,4 +76,13 @@ func newRootCommand() *cobra.Command {
 		newTopCommand(), newBlameCommand(), newAdviseCommand(), newReplayCommand(), newMetricsCommand(), newCompletionCommand(), newVersionCommand(), newManCommand(),
 	)
 	return root
+}
+
+// flagError says what to do about a wrong flag.
+func flagError(cmd *cobra.Command, err error) error {
+	hint := "see " + cmd.CommandPath() + " --help"
+	if strings.Contains(err.Error(), "in duration ") { // of time.ParseDuration
+		hint = "want a number with its unit, such as 10s"
+	}
+	return usageError{fmt.Errorf("%w; %s", err, hint)}
 }

@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -130,8 +132,9 @@ func TestBadRecordingsAndCommandLinesAreUsageErrors(t *testing.T) {
 		"--interval is -5s":                {"top", "--interval", "-5s"},
 		"--interval is 999ms":              {"top", "--interval", "999ms"},
 		"--interval is 24h0m1s":            {"metrics", "--interval", "24h1s"},
-		"invalid argument":                 {"top", "--interval", "5"},
-		"unknown flag":                     {"top", "--everything"},
+		"want a number with its unit":      {"top", "--interval", "5"},
+		"see daybook top --help":           {"top", "--everything"},
+		"see daybook volume create --help": {"volume", "create", "db1", "--size", "much"},
 		"--estimator is":                   {"top", "--estimator", "guess"},
 		"--calibration is for":             {"top", "--calibration", "x"},
 		"--metrics serves":                 {"top", "--once", "--metrics", ":9435"},
@@ -145,6 +148,21 @@ func TestBadRecordingsAndCommandLinesAreUsageErrors(t *testing.T) {
 		var usage usageError
 		if err == nil || !strings.Contains(err.Error(), want) || !errors.As(err, &usage) {
 			t.Errorf("daybook %s: %v; want a usage error with %q", strings.Join(words, " "), err, want)
+		}
+	}
+}
+
+func TestAPermissionThatRootWouldHaveIsSaidSo(t *testing.T) {
+	denied := fmt.Errorf("cannot read the recorded state directories: %w", fs.ErrPermission)
+	if err := wantRoot(denied, 1000); exitCode(err) != exitUnsupported || !strings.Contains(err.Error(), "want root") || !errors.Is(err, fs.ErrPermission) {
+		t.Errorf("a user: %v, exit code %d", err, exitCode(err))
+	}
+	for _, c := range []struct {
+		err  error
+		user int
+	}{{denied, 0}, {usageError{denied}, 1000}, {errors.New("no space"), 1000}, {errors.Join(denied, context.Canceled), 1000}} {
+		if err := wantRoot(c.err, c.user); err != c.err {
+			t.Errorf("user %d: %v became %v", c.user, c.err, err)
 		}
 	}
 }

@@ -15,6 +15,14 @@ import (
 // ErrGone means that a disk does not exist any more.
 var ErrGone = errors.New("the disk is gone")
 
+// unknownError wraps ErrGone without its text: a name that was mistyped is of no disk that
+// was there.
+type unknownError struct{ text string }
+
+func (e unknownError) Error() string { return e.text }
+
+func (e unknownError) Unwrap() error { return ErrGone }
+
 // SectorBytes is the unit of /sys/block counters and sizes, whatever the block
 // size of the device is.
 const SectorBytes = 512
@@ -68,7 +76,7 @@ func (t Tree) lookupName(name string) (Disk, error) {
 	dir, err := filepath.EvalSymlinks(filepath.Join(t.Sys, "class/block", name))
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
-			return Disk{}, fmt.Errorf("no disk is called %q (see ls %s): %w", name, filepath.Join(t.Sys, "block"), ErrGone)
+			return Disk{}, unknownError{fmt.Sprintf("no disk is called %q (see ls %s)", name, filepath.Join(t.Sys, "block"))}
 		}
 		return Disk{}, fmt.Errorf("cannot resolve disk %q: %w", name, err)
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -74,6 +75,9 @@ func TestLookupOfUnknownDisksReturnsGone(t *testing.T) {
 		if _, err := tree.Lookup(what); !errors.Is(err, ErrGone) {
 			t.Errorf("%s: got %v, want ErrGone", what, err)
 		}
+	}
+	if _, err := tree.Lookup("sdz"); strings.Contains(err.Error(), ErrGone.Error()) {
+		t.Errorf("a mistyped name: %v; it was never there", err)
 	}
 	for _, what := range []string{"", "/no/such/path"} {
 		if _, err := tree.Lookup(what); err == nil {

@@ -148,6 +148,9 @@ func problemsOf(err error, known, example string) []Problem {
 				text += "; want keys such as " + example
 			}
 		}
+		if strings.Contains(text, "found character that cannot start any token") {
+			text += " (a tab? YAML is indented by spaces)"
+		}
 		problems = append(problems, problemOf(strings.TrimSpace(text)))
 	}
 	return problems
