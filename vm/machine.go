@@ -200,10 +200,6 @@ func (m *Machine) current() *boot {
 // Kernel returns uname -r of the guest.
 func (m *Machine) Kernel() string { return m.kernel.Release }
 
-// Accelerated reports whether the processor runs the guest (KVM). If not, it is
-// emulated, and about ten times slower.
-func (m *Machine) Accelerated() bool { return m.accelerator == kvm }
-
 // Kill ends the guest like a power cut: QEMU gets SIGKILL. The guest's writes
 // to disks and pmem stay, but on a volatile disk only the flushed ones; the
 // content of memory is lost.
