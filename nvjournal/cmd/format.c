@@ -2,6 +2,7 @@
 /* nvj format: makes an empty journal, and protects existing content. */
 #include <errno.h>
 #include <inttypes.h>
+#include <stdint.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -171,9 +172,17 @@ static bool names_device(const char *file)
 	return !strncmp(file, "/dev/", 5) && strncmp(file, "/dev/shm/", 9);
 }
 
+/* A number that was not given. The engine calls it 0, which no user may choose. */
+#define NOT_GIVEN UINT64_MAX
+
+static bool in_range(uint64_t given, uint32_t most)
+{
+	return given == NOT_GIVEN || (given > 0 && given <= most);
+}
+
 int command_format(int count, char **words)
 {
-	uint64_t size = 0, offset = 0, partitions = 0, commits = 0;
+	uint64_t size = 0, offset = 0, partitions = NOT_GIVEN, commits = NOT_GIVEN;
 	struct nvj_format_options options = {0};
 	bool force = false, allow_volatile = false;
 	const struct argument arguments[] = {
@@ -195,9 +204,10 @@ int command_format(int count, char **words)
 	result = read_arguments("format", count, words, arguments, &file);
 	if (result)
 		return result > 0 ? EXIT_SOUND : EXIT_UNUSABLE;
-	if (partitions > NVJ_MAX_PARTITIONS || commits > NVJ_MAX_COMMITS) {
-		complain("cannot format %s: at most %u partitions and %u commits", file,
-			 NVJ_MAX_PARTITIONS, NVJ_MAX_COMMITS);
+	if (!in_range(partitions, NVJ_MAX_PARTITIONS) || !in_range(commits, NVJ_MAX_COMMITS)) {
+		complain("cannot format %s: partitions must be 1 to %u, commits a power of two "
+			 "from %u to %u",
+			 file, NVJ_MAX_PARTITIONS, NVJ_MIN_COMMITS, NVJ_MAX_COMMITS);
 		return EXIT_UNUSABLE;
 	}
 	if (!size && stat(file, &status) < 0 && errno == ENOENT) {
@@ -206,8 +216,8 @@ int command_format(int count, char **words)
 			 file);
 		return EXIT_UNUSABLE;
 	}
-	options.partitions = (uint32_t)partitions;
-	options.commits = (uint32_t)commits;
+	options.partitions = partitions == NOT_GIVEN ? 0 : (uint32_t)partitions;
+	options.commits = commits == NOT_GIVEN ? 0 : (uint32_t)commits;
 	if (nvju_region_open(&region, file, offset, size,
 			     (size && !names_device(file) ? NVJU_CREATE : 0) |
 				     (allow_volatile ? NVJ_ALLOW_VOLATILE : 0))) {

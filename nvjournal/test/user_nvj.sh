@@ -104,7 +104,13 @@ must 0 ', 1 partitions of' "$nvj" format --allow-volatile default --size 64M --p
 grep -q 'processor' out && { echo "it gives a reason for what the user chose"; exit 1; }
 must 0 '"partitions": 1,' "$nvj" inspect default --json
 rm default
-must 2 'cannot format' "$nvj" format --allow-volatile j --partitions 65
+must 2 'partitions must be 1 to 64' "$nvj" format --allow-volatile j --partitions 65
+must 2 'partitions must be 1 to 64' "$nvj" format --allow-volatile j --partitions 0
+must 2 'commits a power of two from 16' "$nvj" format --allow-volatile j --commits 0
+: >empty
+must 2 'no block of 4096 bytes at offset 0; give a size' "$nvj" format --allow-volatile empty
+must 2 'no block of 4096 bytes at offset 0' "$nvj" inspect empty
+! grep -q 'give a size' out || { echo "inspect cannot extend a file"; exit 1; }
 must 1 'too few' "$nvj" format --allow-volatile j --partitions 64 --commits 65536
 must 2 'power of two' "$nvj" format --allow-volatile j --commits 17
 must 2 'choose cpu or block' "$nvj" format --allow-volatile j --placement disk

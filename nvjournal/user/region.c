@@ -229,9 +229,10 @@ static int open_and_map(struct nvju_region *region, const char *path, uint64_t o
 		size = (whole - offset) & ~UINT64_C(4095);
 	if (size == 0)
 		return nvju_fail(-EINVAL,
-				 "cannot open region %s: it has %" PRIu64 " bytes, nothing at "
-				 "offset %" PRIu64 "; say how large it shall be",
-				 path, whole, offset);
+				 "cannot open region %s: it has %" PRIu64 " bytes, and so no "
+				 "block of 4096 bytes at offset %" PRIu64 "%s",
+				 path, whole, offset,
+				 flags & NVJU_READ_ONLY ? "" : "; give a size to extend it");
 	if (S_ISBLK(status.st_mode)) {
 		error = enter_device(region, path, status.st_rdev, offset, size, flags);
 		if (error)
