@@ -135,8 +135,8 @@ func (r *Recorder) prepare() error {
 		return err
 	}
 	if r.end > 0 {
-		if _, err := NewReader(io.NewSectionReader(r.file, 0, r.end), "line"); err != nil {
-			return err
+		if _, err := NewReader(io.NewSectionReader(r.file, 0, r.end), r.path); err != nil {
+			return fmt.Errorf("%w; choose another file", err)
 		}
 	} else if info.Size() > 0 {
 		// Not one whole line: cut it off only if it began as ours.

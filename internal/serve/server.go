@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -38,6 +39,9 @@ type Server struct {
 // metrics, which may be nil. A collector that is a [Healthy] counts for the health check.
 func Start(address, version string, metrics *Metrics, more ...prometheus.Collector) (*Server, error) {
 	listener, err := net.Listen("tcp", address)
+	if errors.Is(err, unix.EADDRINUSE) {
+		return nil, fmt.Errorf("cannot serve metrics: %w: another program has this port, such as daybook-control or daybook-metrics; choose another one", err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot serve metrics: %w", err)
 	}

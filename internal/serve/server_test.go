@@ -157,3 +157,14 @@ func FuzzListenAddress(f *testing.F) {
 		}
 	})
 }
+
+func TestAPortThatIsInUseIsExplained(t *testing.T) {
+	first, err := Start("127.0.0.1:0", "test", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Close()
+	if _, err := Start(first.Addr().String(), "test", nil); err == nil || !strings.Contains(err.Error(), "another program has this port") {
+		t.Errorf("a second server on the port: %v", err)
+	}
+}
