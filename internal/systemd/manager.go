@@ -172,7 +172,7 @@ func (m *Manager) Await() (end func()) {
 	return func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		m.patience.until = time.Time{}
+		m.patience.endAwait()
 	}
 }
 

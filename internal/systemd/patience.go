@@ -59,3 +59,10 @@ func (p *patience) await(now time.Time) {
 		p.until, p.spent = now.Add(undoPatience), true
 	}
 }
+
+// endAwait ends that. If systemd left no call without an answer, the next time is a new one.
+func (p *patience) endAwait() {
+	if p.until = (time.Time{}); p.silent.IsZero() {
+		p.spent = false
+	}
+}
