@@ -33,8 +33,9 @@ bool jfsnvj_keeps(struct metapage *mp, int *redirty)
 {
 	struct jfsnvj *j = jfsnvj_of(mp->sb);
 
-	if (!j || !j->nvj)
+	if (!j)
 		return false;
+	/* Also after a remount read-only that failed, and has closed the journal. */
 	if (READ_ONCE(j->aborted)) {
 		/* The region has what is committed; the rest is lost. */
 		if (READ_ONCE(j->ending))
@@ -43,7 +44,7 @@ bool jfsnvj_keeps(struct metapage *mp, int *redirty)
 			*redirty = 1;
 		return true;
 	}
-	if (READ_ONCE(j->at_rest))
+	if (!j->nvj || READ_ONCE(j->at_rest))
 		return false;
 	if (mp->nohomeok) {
 		*redirty = 1;

@@ -8,6 +8,7 @@
  * 	log.c		JFS's log interface (lmLog, lmGroupCommit, ...)
  * 	transaction.c	what a transaction has changed, and its logging
  * 	known.c		what of a metapage need not be logged
+ * 	rest.c		umount, freeze and thaw; read-only after an error
  * 	home.c		which metapages JFS may write home itself
  * 	resize.c	remount,resize=
  * 	thread.c	the commit thread
@@ -68,15 +69,28 @@ int jfsnvj_update_super(struct super_block *sb, unsigned int state);
 
 /* log.c */
 int jfsnvj_sync(struct jfs_log *log, int wait);
+/* Commits the inode, and all before it. 0 or -EIO. */
+int jfsnvj_fsync(struct inode *inode);
+/* The same, of an inode that looks clean: commits all that was logged. */
+int jfsnvj_fsync_clean(struct inode *inode);
+
+/* rest.c */
 /*
  * Before an umount, or a remount read-only, removes the mark: if a write of JFS has failed
  * since all was at home, the journal is aborted, and the mark stays.
  */
 void jfsnvj_check_rest(struct super_block *sb);
-/* Commits the inode, and all before it. 0 or -EIO. */
-int jfsnvj_fsync(struct inode *inode);
-/* The same, of an inode that looks clean: commits all that was logged. */
-int jfsnvj_fsync_clean(struct inode *inode);
+/*
+ * After an error: the file system takes no more changes, as soon as it is not frozen. Any
+ * thread.
+ */
+void jfsnvj_becomes_read_only(struct super_block *sb);
+bool jfsnvj_is_aborted(struct super_block *sb);
+/*
+ * The file system is thawed, or a freeze has failed: marks the disk. If that fails, the
+ * journal is aborted, so that writers fail rather than wait for ever.
+ */
+void jfsnvj_thaw(struct super_block *sb);
 
 /* transaction.c */
 /*

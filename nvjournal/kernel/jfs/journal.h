@@ -24,6 +24,8 @@ struct jfsnvj {
 	struct nvjk_disk *disk;
 	struct nvjk_workers *workers;
 	struct nvj *nvj; /* NULL: mounted read-only */
+	/* For writing while nvj and JFS's pointer to log change, which is with s_umount. */
+	struct rw_semaphore opened;
 	struct jfs_log log;
 	struct mutex *one_lock; /* NULL: there is none */
 	struct mutex one_lock_mutex;
@@ -43,7 +45,8 @@ struct jfsnvj {
 	struct rw_semaphore allocations; /* held for writing while JFS extends it */
 	unsigned int allocations_nofs;
 	bool aborted;
-	bool ending; /* it is being unmounted after it was aborted */
+	bool ending;          /* it is being unmounted after it was aborted */
+	bool wants_read_only; /* after an error: rest.c */
 	struct proc_dir_entry *proc;
 
 	/* The commit thread. */
@@ -103,13 +106,22 @@ int jfsnvj_checkpoint(struct jfsnvj *j);
 int jfsnvj_flush_data(void *context, u64 tid);
 /* The same, of a commit that starts: the engine's before_commit. */
 int jfsnvj_before_commit(void *context, u64 tid);
+/* Lets the committed transactions end. */
+void jfsnvj_release_committed(struct jfsnvj *j);
+
+/* rest.c */
 /*
  * Writes the maps, with the counts that JFS has in memory only. It is at rest. An error,
  * too, if any write of JFS has failed since then.
  */
 int jfsnvj_write_maps(struct jfsnvj *j);
-/* Lets the committed transactions end. */
-void jfsnvj_release_committed(struct jfsnvj *j);
+/* All transactions have ended and are at home, and JFS may write what it wants: at_rest. */
+void jfsnvj_come_to_rest(struct jfsnvj *j, bool unmounting);
+/*
+ * The caller has s_umount for writing, and no freeze lasts longer than that. The file
+ * system is read-only from now on if an error has asked for it.
+ */
+void jfsnvj_is_read_only_now(struct jfsnvj *j);
 
 /* transaction.c */
 /* Notes what a log record says of the transaction. */

@@ -227,7 +227,7 @@ static void aborted(void *context, int error, u64 block)
 		 error);
 	if (JFS_SBI(j->sb)->flag & JFS_ERR_PANIC)
 		panic("JFSNVJ-fs (%s): the journal has failed\n", j->sb->s_id);
-	j->sb->s_flags |= SB_RDONLY;
+	jfsnvj_becomes_read_only(j->sb);
 	/* Transactions that wait for their commit must end. */
 	jfsnvj_thread_commit(j);
 }
@@ -265,7 +265,7 @@ static void init_log(struct jfsnvj *j)
 	j->queued = 0;
 	j->newest = 0;
 	j->before = NULL;
-	j->at_rest = j->ending = j->wants_commit = j->wants_checkpoint = false;
+	j->at_rest = j->ending = j->wants_read_only = j->wants_commit = j->wants_checkpoint = false;
 }
 
 static int open_engine(struct jfsnvj *j)
@@ -386,6 +386,8 @@ int jfsnvj_close(struct jfsnvj *j)
 	nvjk_workers_stop(j->workers);
 	close_engine(j, failed);
 	memalloc_nofs_restore(nofs);
+	/* A remount read-only has failed, or the file system is unmounted. */
+	jfsnvj_is_read_only_now(j);
 	return failed ? -EIO : 0;
 }
 

@@ -12,12 +12,9 @@
  * threads.
  */
 #include <linux/blkdev.h>
-#include <linux/delay.h>
 #include <linux/sched/mm.h>
 
 #include "journal.h"
-#include "jfs_dmap.h"
-#include "jfs_imap.h"
 #include "jfs_inode.h"
 #include "trace.h"
 
@@ -255,15 +252,12 @@ static int commit_inode(struct inode *inode, bool *committed)
  * all, also if the inode looks clean. It does so, too, from the moment when another
  * thread begins to commit it; that thread has logged it when it gives up the mutex.
  */
-int jfsnvj_fsync(struct inode *inode)
+static int sync_inode(struct jfsnvj *j, struct inode *inode)
 {
-	struct jfsnvj *j = jfsnvj_of(inode->i_sb);
 	struct since then;
 	bool committed;
 	int error;
 
-	if (!j->nvj)
-		return jfs_commit_inode(inode, 1);
 	trace_jfsnvj_sync_file_written(inode);
 	then = now(j);
 	error = commit_inode(inode, &committed);
@@ -273,6 +267,21 @@ int jfsnvj_fsync(struct inode *inode)
 		then.running = nvj_running(j->nvj);
 	}
 	return error ?: commit_since(j, then);
+}
+
+/* A remount read-only closes the journal, also while a file that cannot be written is synced. */
+int jfsnvj_fsync(struct inode *inode)
+{
+	struct jfsnvj *j = jfsnvj_of(inode->i_sb);
+	int error;
+
+	down_read(&j->opened);
+	if (j->nvj)
+		error = sync_inode(j, inode);
+	else
+		error = READ_ONCE(j->aborted) ? -EIO : 0;
+	up_read(&j->opened);
+	return error;
 }
 
 static bool is_written_back(struct inode *inode)
@@ -286,79 +295,25 @@ static bool is_written_back(struct inode *inode)
 
 int jfsnvj_fsync_clean(struct inode *inode)
 {
+	struct jfsnvj *j = jfsnvj_of(inode->i_sb);
+	int error;
+
 	/* The thread that writes it back makes it look clean first, and commits it then. */
 	if (is_written_back(inode))
 		return jfsnvj_fsync(inode);
-	return jfsnvj_sync(JFS_SBI(inode->i_sb)->log, 1);
+	down_read(&j->opened);
+	error = jfsnvj_sync(JFS_SBI(inode->i_sb)->log, 1);
+	up_read(&j->opened);
+	return error;
 }
 
-/* Says whether each write of JFS since it is at rest has succeeded. */
-static bool is_written(const struct jfsnvj *j)
-{
-	return atomic_read(&j->failed_writes) == j->failed_before_rest;
-}
-
-int jfsnvj_write_maps(struct jfsnvj *j)
-{
-	struct jfs_sb_info *sbi = JFS_SBI(j->sb);
-	int error;
-
-	error = dbSync(sbi->ipbmap);
-	error = diSync(sbi->ipimap) ?: error;
-	error = filemap_write_and_wait(sbi->ipbmap->i_mapping) ?: error;
-	error = filemap_write_and_wait(sbi->ipimap->i_mapping) ?: error;
-	error = filemap_write_and_wait(sbi->direct_inode->i_mapping) ?: error;
-	return is_written(j) ? error : -EIO;
-}
-
-/* The disk stays marked, and recovery makes the maps anew. */
-static void give_up_rest(struct jfsnvj *j)
-{
-	nvjk_say(j->sb, KERN_ERR, "the maps of the file system cannot be written");
-	WRITE_ONCE(j->at_rest, false);
-	nvj_abort(j->nvj, -EIO);
-	WRITE_ONCE(j->ending, true);
-}
-
-void jfsnvj_check_rest(struct super_block *sb)
-{
-	struct jfsnvj *j = jfsnvj_of(sb);
-
-	if (!READ_ONCE(j->aborted) && !(READ_ONCE(j->at_rest) && is_written(j)))
-		give_up_rest(j);
-}
-
-/* All transactions have ended and are at home, and JFS may write what it wants. */
-static void come_to_rest(struct jfsnvj *j)
-{
-	unsigned int i;
-
-	/* An aborted file system is only unmounted. What its pages have is dropped. */
-	if (READ_ONCE(j->aborted))
-		WRITE_ONCE(j->ending, true);
-	for (i = 0; i < 5000; i++) {
-		(void)jfsnvj_commit(j, 0);
-		if (list_empty(&j->log.cqueue) && !READ_ONCE(j->log.active))
-			break;
-		usleep_range(1000, 10000);
-	}
-	if (WARN_ON(!list_empty(&j->log.cqueue)) || jfsnvj_checkpoint(j)) {
-		WRITE_ONCE(j->ending, READ_ONCE(j->aborted));
-		return;
-	}
-	j->failed_before_rest = atomic_read(&j->failed_writes);
-	WRITE_ONCE(j->at_rest, true);
-	if (jfsnvj_write_maps(j))
-		give_up_rest(j);
-}
-
-/* wait > 1: at umount, and when it is frozen. */
+/* wait > 1: at an umount, or a remount read-only. */
 void jfs_flush_journal(struct jfs_log *log, int wait)
 {
 	if (!log)
 		return;
 	if (wait > 1)
-		come_to_rest(of(log));
+		jfsnvj_come_to_rest(of(log), true);
 	else if (wait)
 		(void)jfsnvj_commit(of(log), 0);
 	else
@@ -372,29 +327,24 @@ void jfs_syncpt(struct jfs_log *log, int hard_sync)
 int lmLogOpen(struct super_block *sb)
 {
 	struct jfsnvj *j = jfsnvj_of(sb);
-	int error = jfsnvj_open(j);
+	int error;
 
+	down_write(&j->opened);
+	error = jfsnvj_open(j);
 	if (!error)
 		JFS_SBI(sb)->log = &j->log;
+	up_write(&j->opened);
 	return error;
 }
 
 int lmLogClose(struct super_block *sb)
 {
+	struct jfsnvj *j = jfsnvj_of(sb);
+	int error;
+
+	down_write(&j->opened);
 	JFS_SBI(sb)->log = NULL;
-	return jfsnvj_close(jfsnvj_of(sb));
-}
-
-/* The file system is frozen: the disk alone has all. */
-int lmLogShutdown(struct jfs_log *log)
-{
-	jfs_flush_journal(log, 2);
-	return READ_ONCE(of(log)->at_rest) ? 0 : -EIO;
-}
-
-/* And thawed. */
-int lmLogInit(struct jfs_log *log)
-{
-	WRITE_ONCE(of(log)->at_rest, false);
-	return 0;
+	error = jfsnvj_close(j);
+	up_write(&j->opened);
+	return error;
 }

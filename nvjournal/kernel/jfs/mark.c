@@ -94,6 +94,8 @@ int jfsnvj_update_super(struct super_block *sb, unsigned int state)
 		return 0;
 	if (state == FM_CLEAN)
 		error = unmark(sb, FM_CLEAN);
+	else if (!j->nvj) /* JFS finds an error while it mounts: fsck.jfs must accept the disk */
+		error = change(sb, NVJ_JFS_SUPER, state, false) ?: flush(sb);
 	else
 		error = mark(sb, state);
 	if (!error)

@@ -106,6 +106,7 @@ bool jfsnvj_take_options(struct super_block *sb, struct nvjk_mount_options *give
 	mount->options = *given;
 	given->journal_path = NULL;
 	init_rwsem(&j->allocations);
+	init_rwsem(&j->opened);
 	j->sb = sb;
 	j->mount = mount;
 	JFS_SBI(sb)->nvj = j;

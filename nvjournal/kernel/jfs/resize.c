@@ -306,6 +306,7 @@ int jfsnvj_resize_ends(struct super_block *sb, int error)
 	WRITE_ONCE(j->before, NULL);
 	WRITE_ONCE(j->at_rest, false);
 	kfree(b);
+	jfsnvj_is_read_only_now(j);
 	memalloc_nofs_restore(j->allocations_nofs);
 	up_write(&j->allocations);
 	return error;

@@ -21,6 +21,8 @@ static void work(struct jfsnvj *j)
 	bool checkpoint = READ_ONCE(j->wants_checkpoint);
 
 	WRITE_ONCE(j->wants_commit, false);
+	if (READ_ONCE(j->wants_read_only) && !sb_rdonly(j->sb))
+		jfsnvj_becomes_read_only(j->sb);
 	/* Errors abort the journal, which tells the file system. */
 	if (READ_ONCE(j->aborted))
 		jfsnvj_release_committed(j);

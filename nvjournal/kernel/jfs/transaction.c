@@ -578,6 +578,8 @@ static u64 log_in_handle(struct jfsnvj *j, struct jfsnvj_tx *tx, const struct in
 		log_all(j, tx);
 		return stop(j, &tx->handle, inode, tx->maps.count + tx->pages.count);
 	}
+	/* The caller's transaction counts as committed, so blocks that it frees must stay. */
+	WRITE_ONCE(j->aborted, true);
 	if (error != NVJ_EROFS)
 		failed(j, 0, error);
 	return 0;

@@ -34,6 +34,12 @@ var jfsCases = []struct {
 	{"resize", []system{jfsOne}, oursJFS, jfsResize},
 	{"failed extension", nil, oursJFS, jfsFailedExtension},
 	{"unwritten maps", nil, oursJFS, jfsUnwrittenMaps},
+	{"failures while frozen", nil, oursJFS, jfsFrozen},
+	{"lost frees", nil, oursJFS, jfsLostFrees},
+	{"slow end", nil, oursJFS, jfsSlowEnd},
+	{"failed remount", nil, oursJFS, jfsFailedRemount},
+	{"damaged map", nil, oursJFS, jfsDamagedMap},
+	{"sync and remount", nil, oursJFS, jfsSyncAndRemount},
 	{"two on one memory", nil, oursJFS, jfsTwoOnOneMemory},
 	{"write errors", nil, oursJFS, jfsWriteErrors},
 	{"attributes", nil, allJFS, jfsAttributes},
@@ -96,7 +102,7 @@ func inJFSGuest(t *testing.T, config vmtest.Config, test func(t *testing.T)) {
 			vmtest.Need(t, kernel)
 			config.Disks = []string{size(diskBytes), size(diskBytes)}
 			config.Pmem = []string{size(pmemBytes), size(pmemBytes), size(volatileBytes) + ",virtio"}
-			config.Modules = "jfs,dm-flakey,quota_v2," + jfsModule(t, kernel)
+			config.Modules = "jfs,dm-flakey,quota_v2,hwpoison_inject," + jfsModule(t, kernel) + "," + faultsModule(t, kernel)
 			if !strings.Contains(kernel, "+") { // those that look for faults do without
 				config.Modules += ",dm-delay"
 			}
