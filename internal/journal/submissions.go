@@ -18,8 +18,12 @@ import (
 )
 
 // ends are the functions of the kernel by which a completed write is recognised: they
-// end the write of a buffer, of a buffer of a commit, and of file data of ext4.
-var ends = []string{"end_bio_bh_io_sync", "journal_end_buffer_io_sync", "ext4_end_bio"}
+// end the write of a buffer, of a buffer of a commit, and of file data of ext4. Linux 7.2
+// has another one for buffers (fs/buffer.c, bh_submit).
+var ends = [][]string{
+	{"end_bio_bh_io_sync", "journal_end_buffer_io_sync", "ext4_end_bio"},
+	{"bh_end_write", "journal_end_buffer_io_sync", "ext4_end_bio"},
+}
 
 // setEnds tells the programs the addresses of ends. known is false if the host does not
 // tell them, or the kernel's structures do not fit: then each submitted bio is observed.
@@ -27,9 +31,17 @@ func (p *Probe) setEnds(spec *ebpf.CollectionSpec) (known bool, err error) {
 	if spec.Programs["write_superblock"] == nil || spec.Programs["bio_queue"] == nil {
 		return false, nil // the latter is for kernels whose bios name their device
 	}
-	addresses, err := kernelAddresses(ends)
-	if err != nil || addresses == nil {
-		return false, err
+	var addresses []uint64
+	for _, functions := range ends {
+		if addresses, err = kernelAddresses(functions); err != nil {
+			return false, err
+		}
+		if addresses != nil {
+			break
+		}
+	}
+	if addresses == nil {
+		return false, nil
 	}
 	o := &p.objects
 	if err := errors.Join(o.FileEnds.Set(addresses[2]), o.CommitEnds.Set(addresses[1]), o.BufferEnds.Set(addresses[0])); err != nil {

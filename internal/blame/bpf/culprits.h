@@ -7,6 +7,7 @@
 #define DAYBOOK_BLAME_CULPRITS_H
 
 #include "commits.h"
+#include "pages.h"
 
 /*
  * Adds the time for which the handle of this task was open since the commit
@@ -121,32 +122,16 @@ int BPF_PROG(work_conversion, struct inode *inode)
 	return inode ? work_for(inode->i_ino) : 0;
 }
 
-/*
- * Returns the inode of the file whose page a bio writes, or NULL. See
- * cached_inode() in internal/journal/bpf/blocks.h.
- */
+/* Returns the inode of the file whose page a bio writes, or NULL. */
 static __always_inline struct inode *written_file(struct bio *bio)
 {
 	struct bio_vec *vectors = bio->bi_io_vec;
-	struct address_space *mapping = NULL;
-	struct page *page;
 	struct inode *inode;
-	unsigned long head;
 
 	if (!vectors)
 		return NULL;
-	page = vectors->bv_page;
-	if (!page)
-		return NULL;
-	head = BPF_CORE_READ(page, compound_head);
-	if (head & 1)
-		page = (struct page *)(head - 1);
-	mapping = BPF_CORE_READ((struct folio *)page, mapping);
-	if (!mapping || ((unsigned long)mapping & 3))
-		return NULL;
-	inode = BPF_CORE_READ(mapping, host);
-	if (!inode || BPF_CORE_READ(inode, i_mapping) != mapping ||
-	    (BPF_CORE_READ(inode, i_mode) & S_IFMT) == S_IFBLK)
+	inode = inode_of_page(vectors->bv_page);
+	if (!inode || (BPF_CORE_READ(inode, i_mode) & S_IFMT) == S_IFBLK)
 		return NULL;
 	return inode;
 }

@@ -7,44 +7,26 @@
 #define DAYBOOK_BLOCKS_H
 
 #include "commits.h"
+#include "pages.h"
 
 #include <bpf/bpf_endian.h>
 
 /*
  * Returns the inode of the file or block device whose page cache a bio writes,
- * or NULL for direct I/O and kernel buffers. The page of a buffer can be any
- * page. So the inode that the page names counts only if that inode's mapping
- * has the page.
+ * or NULL for direct I/O and kernel buffers.
  */
 static __always_inline struct inode *cached_inode(struct bio *bio)
 {
 	unsigned int index = BPF_CORE_READ(bio, bi_iter.bi_idx);
 	struct bio_vec *vectors = BPF_CORE_READ(bio, bi_io_vec);
-	struct address_space *mapping = NULL;
 	struct page *page = NULL;
-	struct inode *inode;
-	unsigned long head;
 
 	if (!vectors)
 		return NULL;
 	bpf_probe_read_kernel(&page, sizeof(page),
 			      (void *)vectors + index * bpf_core_type_size(struct bio_vec) +
 				      bpf_core_field_offset(struct bio_vec, bv_page));
-	if (!page)
-		return NULL;
-	head = BPF_CORE_READ(page, compound_head);
-	if (head & 1)
-		page = (struct page *)(head - 1);
-	if (bpf_core_type_exists(struct folio))
-		mapping = BPF_CORE_READ((struct folio *)page, mapping);
-	else
-		mapping = BPF_CORE_READ(page, mapping);
-	if (!mapping || ((unsigned long)mapping & 3))
-		return NULL;
-	inode = BPF_CORE_READ(mapping, host);
-	if (!inode || BPF_CORE_READ(inode, i_mapping) != mapping)
-		return NULL;
-	return inode;
+	return inode_of_page(page);
 }
 
 static __always_inline __u32 disk_number(struct gendisk *disk)
@@ -246,13 +228,16 @@ extern void *bpf_rdonly_cast(void *pointer, __u32 type) __ksym __weak;
 
 /*
  * jbd2 writes the blocks of a commit, but for those with revocations, as buffers
- * with a function of their own. buffer is the private pointer of a bio of a
- * buffer.
+ * with a function of their own. ends is the function that ends a bio, and buffer
+ * its private pointer, which is read only if the bio is of a buffer. In Linux 7.2 a buffer
+ * has no function, but each bio of a buffer has the one that it is submitted with.
  */
-static __always_inline bool is_of_commit(void *buffer)
+static __always_inline bool is_of_commit(__u64 ends, void *buffer)
 {
-	__u64 ends = 0;
-
+	if (!bpf_core_field_exists(struct buffer_head___ends, b_end_io))
+		return ends == commit_ends;
+	if (ends != buffer_ends)
+		return false;
 #ifndef UNTYPED_TASK
 	if (bpf_rdonly_cast) {
 		struct buffer_head___ends *typed =
@@ -261,6 +246,7 @@ static __always_inline bool is_of_commit(void *buffer)
 		return (__u64)typed->b_end_io == commit_ends;
 	}
 #endif
+	ends = 0;
 	bpf_core_read(&ends, sizeof(ends), &((struct buffer_head___ends *)buffer)->b_end_io);
 	return ends == commit_ends;
 }
@@ -308,15 +294,18 @@ __noinline __u64 classify(__u64 bio, __u64 charged)
 	struct inode *inode;
 	void *buffer = NULL;
 	__u32 dev, on = 0;
+	__u64 ends;
 
 	if (noted)
 		return noted;
-	if (buffer_ends && bios_name_device() &&
-	    (__u64)BPF_CORE_READ((struct bio *)bio, bi_end_io) == buffer_ends) {
-		buffer = BPF_CORE_READ((struct bio *)bio, bi_private);
-		on = BPF_CORE_READ((struct bio *)bio, bi_bdev, bd_dev);
-		if (is_of_commit(buffer))
-			return journal_on(on);
+	if (buffer_ends && bios_name_device()) {
+		ends = (__u64)BPF_CORE_READ((struct bio *)bio, bi_end_io);
+		if (ends == buffer_ends || ends == commit_ends) {
+			buffer = BPF_CORE_READ((struct bio *)bio, bi_private);
+			on = BPF_CORE_READ((struct bio *)bio, bi_bdev, bd_dev);
+			if (is_of_commit(ends, buffer))
+				return journal_on(on);
+		}
 	}
 	inode = cached_inode((struct bio *)bio);
 	if (!inode)
@@ -473,10 +462,16 @@ static __always_inline __u64 class_of(struct bio *bio, __u64 charged)
 	if (ends_are_known()) {
 		if (ends == file_ends && charged != ROOT_CGROUP)
 			return KIND_NONE;
-		if (ends == buffer_ends && is_of_commit(bio->bi_private))
+		if (is_of_commit(ends, bio->bi_private))
 			return journal_on(bio->bi_bdev->bd_dev);
 	}
 	return classify(as_number(bio), charged);
+}
+
+/* Returns a number whose top bit says that x is not 0, without a branch. */
+static __always_inline __u64 top_bit(__u64 x)
+{
+	return x | -x;
 }
 
 /*
@@ -491,25 +486,27 @@ static __always_inline __u64 class_of(struct bio *bio, __u64 charged)
 static __always_inline bool is_log(struct request *rq, struct bio *bio, struct bio *last,
 				   __u64 bytes)
 {
-	__u64 others = 0;
+	__u64 others = 0, ends;
 	__u32 i;
 
-	if (!is_of_commit(bio->bi_private))
+	if (!is_of_commit((__u64)bio->bi_end_io, bio->bi_private))
 		return false;
 	if (bio == last)
 		return true;
-	if (!last || bytes < rq->__data_len || (__u64)last->bi_end_io != buffer_ends ||
-	    bio->bi_bdev != last->bi_bdev || !is_of_commit(last->bi_private))
+	if (!last || bytes < rq->__data_len || bio->bi_bdev != last->bi_bdev ||
+	    !is_of_commit((__u64)last->bi_end_io, last->bi_private))
 		return false;
 	/*
 	 * One exit, and no branch for each bio, so that the verifier follows few paths. A
-	 * bio that is NULL reads as no buffer.
+	 * bio that is NULL reads as no buffer. For the verifier of 7.2 a function's address
+	 * is a pointer, so no number to compute with.
 	 */
 	for (i = 0; i < LOG_BIOS && bio != last; i++) {
-		others |= (__u64)bio->bi_end_io ^ buffer_ends;
+		ends = as_unknown((__u64)bio->bi_end_io);
+		others |= top_bit(ends ^ buffer_ends) & top_bit(ends ^ commit_ends);
 		bio = bio->bi_next;
 	}
-	return bio == last && !others;
+	return bio == last && !(others >> 63);
 }
 
 /*
@@ -563,7 +560,7 @@ static __always_inline void add_written_request(struct request *rq, struct bio *
 
 	if (ends_are_known()) {
 		ends = (__u64)bio->bi_end_io;
-		if (ends == buffer_ends) {
+		if (ends == buffer_ends || ends == commit_ends) {
 			if (is_log(rq, bio, last, bytes)) {
 				add_journal(sums, disk, journaled_by(bio->bi_bdev->bd_dev), bytes);
 				return;
@@ -632,7 +629,7 @@ __noinline int begins_with_journal(__u64 first)
 	struct bio *bio = (struct bio *)first;
 	struct noted *noted;
 	void *buffer;
-	__u64 vectors;
+	__u64 vectors, ends;
 
 	if (notes) {
 		vectors = (__u64)BPF_CORE_READ(bio, bi_io_vec);
@@ -640,11 +637,13 @@ __noinline int begins_with_journal(__u64 first)
 		if (noted && is_about(noted, first))
 			return noted->class >> KIND_SHIFT == KIND_JOURNAL;
 	}
-	if (!buffer_ends || !bios_name_device() ||
-	    (__u64)BPF_CORE_READ(bio, bi_end_io) != buffer_ends)
+	if (!buffer_ends || !bios_name_device())
+		return false;
+	ends = (__u64)BPF_CORE_READ(bio, bi_end_io);
+	if (ends != buffer_ends && ends != commit_ends)
 		return false;
 	buffer = BPF_CORE_READ(bio, bi_private);
-	return is_of_commit(buffer) ||
+	return is_of_commit(ends, buffer) ||
 	       is_made_by_jbd2(buffer, journaled_by(BPF_CORE_READ(bio, bi_bdev, bd_dev)), false);
 }
 

@@ -175,6 +175,11 @@ struct page {
 	struct address_space *mapping;
 };
 
+/* in 7.2, in place of compound_head */
+struct page___compound_info {
+	unsigned long compound_info;
+};
+
 /* since 5.16; later kernels removed the field from struct page */
 struct folio {
 	struct address_space *mapping;
@@ -225,7 +230,7 @@ struct request___with_disk {
 	struct gendisk *rq_disk;
 };
 
-/* the witness has the others of its fields */
+/* the witness has the others of its fields; 7.2 has no b_end_io */
 struct buffer_head___ends {
 	char *b_data;
 	void *b_end_io;
