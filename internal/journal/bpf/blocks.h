@@ -429,20 +429,7 @@ __noinline __u64 behind_run(__u64 bio)
  */
 static __always_inline __u64 as_number(struct bio *bio)
 {
-	__u64 number = (__u64)bio;
-
-	asm volatile("%0 = be64 %0; %0 = be64 %0" : "+r"(number));
-	return number;
-}
-
-/*
- * Returns a number that the verifier knows nothing of, so that it follows the
- * program once and not for each class.
- */
-static __always_inline __u64 as_unknown(__u64 number)
-{
-	asm volatile("%0 = be64 %0; %0 = be64 %0" : "+r"(number));
-	return number;
+	return as_unknown((__u64)bio);
 }
 
 /* Says that the function that ends a bio says what the bio is. */

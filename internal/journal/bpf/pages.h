@@ -11,6 +11,16 @@
 #include <bpf/bpf_helpers.h>
 
 /*
+ * Returns a number or a pointer as a number that the verifier knows nothing of: so it
+ * follows a program once and not for each number, and allows to compute with an address.
+ */
+static __always_inline __u64 as_unknown(__u64 number)
+{
+	asm volatile("%0 = be64 %0; %0 = be64 %0" : "+r"(number));
+	return number;
+}
+
+/*
  * The least mask in compound_info (see folio_of). The kernel keeps addresses of
  * struct page below it, on x86-64 and arm64 (Linux 7.2: VMEMMAP_END); a mask of a
  * folio of 2^18 pages is still above it.
@@ -36,7 +46,7 @@ static __always_inline struct page *folio_of(struct page *page)
 	if (!(word & 1))
 		return page;
 	if (word >= LEAST_MASK)
-		return (struct page *)((unsigned long)page & word);
+		return (struct page *)(as_unknown((__u64)page) & word);
 	return (struct page *)(word - 1);
 }
 
