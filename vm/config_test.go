@@ -75,7 +75,7 @@ func TestConfigsThatCannotBeBooted(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, c := range map[string]Config{
-		"not a kernel that is pinned": {Kernel: "5.10"},
+		"not a kernel that is pinned": {Kernel: "5.4"},
 		"at least 256 MiB":            {Kernel: "6.1", MemoryBytes: 1 << 20},
 		"want 1 to 64":                {Kernel: "6.1", CPUs: 65},
 		"cgroup version 3":            {Kernel: "6.1", Cgroup: 3},

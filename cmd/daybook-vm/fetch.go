@@ -43,10 +43,10 @@ The source is Debian's tar, with its patches applied.`,
 				if err != nil {
 					return err
 				}
-				// Of some kernels there is the source only.
+				// Of some kernels there are no headers, or no source.
 				here := slices.DeleteFunc(slices.Clone(parts), func(p kernels.Part) bool { return !pin.Has(p) })
 				if len(here) == 0 {
-					return usageError{fmt.Errorf("of kernel %s only the source is pinned: give --source", name)}
+					return usageError{fmt.Errorf("of kernel %s no such part is pinned in %s", name, kernels.PinFile)}
 				}
 				tree, err := store.Get(cmd.Context(), name, here...)
 				if err != nil {
@@ -67,7 +67,7 @@ The source is Debian's tar, with its patches applied.`,
 	return cmd
 }
 
-// allNames returns the names of all pinned kernels, also of those that no guest boots.
+// allNames returns the names of all pinned kernels, also of those that guests boot on request only.
 func allNames() (names []string) {
 	for _, pin := range kernels.Pins() {
 		names = append(names, pin.Name)

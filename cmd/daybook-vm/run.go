@@ -105,7 +105,7 @@ func newRunCommand() *cobra.Command {
 	names := kernels.Names()
 	f := cmd.Flags()
 	f.SetInterspersed(false)
-	f.StringVar(&flags.kernel, "kernel", names[len(names)-1], "kernel to boot: "+strings.Join(names, " or "))
+	f.StringVar(&flags.kernel, "kernel", names[len(names)-1], "kernel to boot: "+strings.Join(kernels.Bootable(), " or "))
 	f.StringArrayVar(&flags.disks, "disk", nil, "add a disk, [PATH:]SIZE[,bps=SIZE][,iops=N][,volatile][,nvme]; repeat for more")
 	f.StringArrayVar(&flags.pmem, "pmem", nil, "add persistent memory, [PATH:]SIZE[,virtio]; repeat for more")
 	f.StringSliceVar(&flags.modules, "modules", nil, "modules to load, by name or file; dependencies are loaded, too")

@@ -90,8 +90,7 @@ func (p *Probe) load(spec *ebpf.CollectionSpec) error {
 	}
 	for _, tracepoint := range missing {
 		if slices.Contains(required, tracepoint) && !journal.HasNVJournal() {
-			return fmt.Errorf("%w: the kernel has no tracepoint %s; is any ext4 mounted, and does it have BTF?",
-				journal.ErrUnsupported, tracepoint)
+			return fmt.Errorf("%w: the kernel has no tracepoint %s; %s", journal.ErrUnsupported, tracepoint, journal.WhyNoTracepoint())
 		}
 	}
 	if slices.Contains(missing, "ext4_journal_start") != slices.Contains(missing, "ext4_journal_start_sb") {

@@ -67,6 +67,7 @@ func (c *collector) kernel() {
 	k := &c.facts.Kernel
 	k.Release = kernel.Release()
 	k.BFQ = bfqModule(k.Release)
+	k.ModuleWithoutBTF = journal.ModuleWithoutTypes()
 	points, err := journal.Tracepoints()
 	k.BTF = err == nil
 	if err != nil {

@@ -35,6 +35,9 @@ type Kernel struct {
 	Tracepoints     []string `json:"tracepoints"`
 	MissingRequired []string `json:"missing_required_tracepoints"`
 	MissingOptional []string `json:"missing_optional_tracepoints"`
+	// ModuleWithoutBTF is jbd2 or ext4 if it is loaded and does not describe its types,
+	// else absent.
+	ModuleWithoutBTF string `json:"module_without_btf,omitempty"`
 	// BFQ is where the scheduler comes from: "built-in", "module", "absent", or
 	// "unknown" where the list of modules is missing.
 	BFQ string `json:"bfq"`

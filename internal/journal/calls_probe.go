@@ -38,8 +38,7 @@ func OpenCalls() (*CallProbe, error) {
 		return nil, err
 	}
 	if arguments == nil {
-		return nil, fmt.Errorf("%w: the kernel has no tracepoint jbd2_handle_stats; is jbd2 loaded "+
-			"(is any ext4 mounted), and does it have BTF?", ErrUnsupported)
+		return nil, fmt.Errorf("%w: the kernel has no tracepoint jbd2_handle_stats; %s", ErrUnsupported, WhyNoTracepoint())
 	}
 	p := new(CallProbe)
 	if err := p.load(cache); err != nil {

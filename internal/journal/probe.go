@@ -334,8 +334,7 @@ func dropUnattachable(spec *ebpf.CollectionSpec, cache *btf.Cache) ([]string, er
 		return missing, nil
 	}
 	if !HasNVJournal() {
-		return nil, fmt.Errorf("%w: the kernel has no tracepoint %s; is jbd2 loaded (is any ext4 mounted), "+
-			"and does it have BTF?", ErrUnsupported, lacking[0])
+		return nil, fmt.Errorf("%w: the kernel has no tracepoint %s; %s", ErrUnsupported, lacking[0], WhyNoTracepoint())
 	}
 	// Without the kernel's own ext4, all its tracepoints are missing, so they are not
 	// listed.

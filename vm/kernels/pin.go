@@ -43,8 +43,8 @@ type Pin struct {
 	Version  string    `yaml:"version"` // of all its packages
 	Packages []Package `yaml:"packages"`
 	// Suite is a release of Debian with the packages, such as "sid", if the host is
-	// not configured with it; otherwise "". Such a kernel has its source only, and
-	// no guest boots it.
+	// not configured with it; otherwise "". Such a kernel has an image, a source or
+	// both, and no headers: no module is built for it. Guests boot it on request only.
 	Suite string `yaml:"suite"`
 
 	of string // of a kernel that is built here: the name of the pinned one
@@ -64,11 +64,21 @@ func (p Pin) Has(part Part) bool {
 	return slices.ContainsFunc(p.Packages, func(one Package) bool { return one.Part == part })
 }
 
-// Names returns the names of the kernels that guests boot: those of [Pins] with an image.
+// Names returns the names of the kernels that guests boot unless others are requested:
+// those of [Pins] that have all parts.
 func Names() []string {
+	return names(func(p Pin) bool { return p.Suite == "" })
+}
+
+// Bootable returns the names of all kernels that guests can boot: those of [Pins] with an image.
+func Bootable() []string {
+	return names(func(p Pin) bool { return p.Has(Image) })
+}
+
+func names(wanted func(Pin) bool) []string {
 	var names []string
 	for _, pin := range Pins() {
-		if pin.Has(Image) {
+		if wanted(pin) {
 			names = append(names, pin.Name)
 		}
 	}
@@ -81,7 +91,7 @@ func Find(name string) (Pin, error) {
 	name, configuration, built := strings.Cut(name, "+")
 	at := slices.IndexFunc(pins, func(p Pin) bool { return p.Name == name })
 	if at < 0 {
-		return Pin{}, fmt.Errorf("%q is not a kernel that is pinned in %s: want %s", name, PinFile, strings.Join(Names(), " or "))
+		return Pin{}, fmt.Errorf("%q is not a kernel that is pinned in %s: want %s", name, PinFile, strings.Join(Bootable(), " or "))
 	}
 	if built {
 		return pins[at].built(configuration)
@@ -128,10 +138,10 @@ func parsePins(text []byte) ([]Pin, error) {
 		}
 		wanted := []Part{Image, Headers, Source}
 		if pin.Suite != "" {
-			if !plainName.MatchString(pin.Suite) || have[Image] || have[Headers] {
-				return nil, fmt.Errorf("kernel %q of suite %q: want a suite of Debian, such as sid, and the source only", pin.Name, pin.Suite)
+			if !plainName.MatchString(pin.Suite) || have[Headers] || len(have) == 0 {
+				return nil, fmt.Errorf("kernel %q of suite %q: want a suite of Debian, such as sid, and an image or the source, without headers", pin.Name, pin.Suite)
 			}
-			wanted = []Part{Source}
+			wanted = nil
 		}
 		for _, part := range wanted {
 			if !have[part] {

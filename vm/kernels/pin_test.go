@@ -10,7 +10,7 @@ import (
 
 func TestPinsAreReadAsTheyAreWritten(t *testing.T) {
 	pins := Pins()
-	if len(pins) < 2 || pins[0].Name != "6.1" {
+	if len(pins) < 2 || pins[0].Name != "5.10" {
 		t.Fatalf("%+v", pins)
 	}
 	again, err := parsePins(FormatPins(pins))
@@ -23,22 +23,24 @@ func TestPinsAreReadAsTheyAreWritten(t *testing.T) {
 }
 
 func TestInvalidPinFiles(t *testing.T) {
-	good := string(FormatPins(Pins()[:1]))
-	source := string(FormatPins(slices.DeleteFunc(Pins(), func(p Pin) bool { return p.Suite == "" })[:1]))
+	pins := slices.DeleteFunc(Pins(), func(p Pin) bool { return p.Suite != "" })[:1]
+	good := string(FormatPins(pins))
+	suite := string(FormatPins(slices.DeleteFunc(Pins(), func(p Pin) bool { return p.Name != "5.10" })))
 	for what, text := range map[string]string{
 		"empty":            "",
 		"unknown key":      strings.Replace(good, "release:", "reelase:", 1),
-		"short hash":       strings.Replace(good, Pins()[0].Packages[0].SHA256, "abc", 1),
+		"short hash":       strings.Replace(good, pins[0].Packages[0].SHA256, "abc", 1),
 		"option of apt":    strings.Replace(good, "name: linux-image", "name: -o linux-image", 1),
 		"path for a name":  strings.Replace(good, `"6.1"`, `"../6.1"`, 1),
 		"unknown part":     strings.Replace(good, "part: source", "part: sauce", 1),
 		"no source":        good[:strings.LastIndex(good, "    - part: source")],
 		"duplicate name":   good + strings.TrimPrefix(good, good[:strings.Index(good, "- name")]),
 		"not a list":       "a: b\n",
-		"suite's path":     strings.Replace(source, "suite: sid", "suite: ../sid", 1),
-		"source, no suite": strings.Replace(source, "  suite: sid\n", "", 1),
-		"image of a suite": strings.Replace(source, "part: source", "part: image", 1),
-		"hash of capitals": strings.Replace(good, Pins()[0].Packages[0].SHA256, strings.ToUpper(Pins()[0].Packages[0].SHA256), 1),
+		"suite's path":     strings.Replace(suite, "suite: bullseye", "suite: ../bullseye", 1),
+		"image, no suite":  strings.Replace(suite, "  suite: bullseye\n", "", 1),
+		"suite's headers":  strings.Replace(suite, "part: image", "part: headers", 1),
+		"empty suite":      suite[:strings.Index(suite, "  packages:")] + "  packages: []\n",
+		"hash of capitals": strings.Replace(good, pins[0].Packages[0].SHA256, strings.ToUpper(pins[0].Packages[0].SHA256), 1),
 	} {
 		if text == good {
 			t.Fatalf("%s: the text did not change", what)
@@ -50,26 +52,45 @@ func TestInvalidPinFiles(t *testing.T) {
 }
 
 func TestFindListsTheExistingNames(t *testing.T) {
-	if _, err := Find("5.10"); err == nil || !strings.Contains(err.Error(), "6.1 or 6.12") || !strings.Contains(err.Error(), PinFile) {
+	if _, err := Find("5.4"); err == nil || !strings.Contains(err.Error(), "5.10 or 6.1 or 6.12 or 7.2") || !strings.Contains(err.Error(), PinFile) {
 		t.Errorf("%v", err)
+	}
+}
+
+// Guests boot a kernel of another release of Debian only if it is named: unstable has
+// each version for a few weeks.
+func TestAKernelOfASuiteIsBootedOnRequestOnly(t *testing.T) {
+	for name, source := range map[string]bool{"5.10": false, "7.2": true} {
+		pin, err := Find(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !pin.Has(Image) || pin.Has(Headers) || pin.Has(Source) != source {
+			t.Errorf("%+v", pin)
+		}
+		if slices.Contains(Names(), name) || !slices.Contains(Bootable(), name) {
+			t.Errorf("kernels that guests boot: %q, on request: %q", Names(), Bootable())
+		}
+		if _, err := (Store{Dir: t.TempDir()}).Get(t.Context(), name, Headers); err == nil || !strings.Contains(err.Error(), "no headers is pinned") {
+			t.Errorf("%v", err)
+		}
+	}
+}
+
+// Debian's newer kernels have the kernel and its modules in packages of their own.
+func TestThePackagesOfAnImage(t *testing.T) {
+	depends := "dracut | initramfs-tools (>= 0.120), linux-base-7.2.13+deb14-amd64 (= 7.2.13-1), linux-binary-7.2.13+deb14-amd64 (= 7.2.13-1), linux-modules-7.2.13+deb14-amd64 (= 7.2.13-1)"
+	want := []string{"linux-base-7.2.13+deb14-amd64", "linux-binary-7.2.13+deb14-amd64", "linux-modules-7.2.13+deb14-amd64"}
+	if got := imagePackages(depends, "7.2.13+deb14-amd64"); !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+	if got := imagePackages("kmod, linux-base (>= 4.3~), initramfs-tools", "6.1.0-50-amd64"); got != nil {
+		t.Errorf("%q", got)
 	}
 }
 
 // A kernel that was built here has its own name, the source of the pinned one, and
 // no packages. If it is missing, the error names the program that builds it.
-func TestAKernelOfASuiteHasItsSourceOnly(t *testing.T) {
-	pin, err := Find("7.2")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !pin.Has(Source) || pin.Has(Image) || slices.Contains(Names(), pin.Name) {
-		t.Errorf("%+v; kernels that guests boot: %q", pin, Names())
-	}
-	if _, err := (Store{Dir: t.TempDir()}).Get(t.Context(), pin.Name, Image); err == nil || !strings.Contains(err.Error(), "no image is pinned") {
-		t.Errorf("%v", err)
-	}
-}
-
 func TestKernelsThatAreBuiltHere(t *testing.T) {
 	pin, err := Find("6.1+debug")
 	if err != nil {
@@ -80,7 +101,7 @@ func TestKernelsThatAreBuiltHere(t *testing.T) {
 	if pin.Name != "6.1+debug" || pin.Release != upstream+"+debug" {
 		t.Errorf("%+v", pin)
 	}
-	for _, wrong := range []string{"5.10+debug", "6.1+", "6.1+a/b"} {
+	for _, wrong := range []string{"5.4+debug", "6.1+", "6.1+a/b"} {
 		if _, err := Find(wrong); err == nil {
 			t.Errorf("%q is accepted as a kernel", wrong)
 		}

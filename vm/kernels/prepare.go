@@ -19,11 +19,15 @@ import (
 func prepare(ctx context.Context, t cache.Tools, next, last string, pin Pin, part Part) error {
 	switch part {
 	case Image:
-		if err := unpackKernel(ctx, t, filepath.Join(next, "boot/vmlinuz-"+pin.Release), filepath.Join(next, "vmlinux")); err != nil {
-			return err
-		}
 		modules, err := moveModules(next, pin.Release)
 		if err != nil {
+			return err
+		}
+		packed := filepath.Join(next, "boot/vmlinuz-"+pin.Release)
+		if _, err := os.Stat(packed); err != nil {
+			packed = filepath.Join(modules, "vmlinuz") // in Debian's packages since 7.x
+		}
+		if err := unpackKernel(ctx, t, packed, filepath.Join(next, "vmlinux")); err != nil {
 			return err
 		}
 		if err := unpackModules(ctx, t, modules); err != nil {

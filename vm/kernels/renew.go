@@ -21,9 +21,6 @@ func (s Store) Renew(ctx context.Context, old Pin) (Pin, error) {
 	if err != nil {
 		return Pin{}, err
 	}
-	if old.Suite != "" {
-		return renewSource(ctx, a, old)
-	}
 	offers, err := seriesOffers(ctx, a, series)
 	if err != nil {
 		return Pin{}, err
@@ -33,17 +30,29 @@ func (s Store) Renew(ctx context.Context, old Pin) (Pin, error) {
 		return Pin{}, fmt.Errorf("apt's archives have no linux-image of series %s for amd64; apt-cache policy lists the sources", series)
 	}
 	release := strings.TrimPrefix(best.name, "linux-image-")
-	pin := Pin{Name: series, Release: release, Version: best.version}
-	headers := "linux-headers-" + release
-	about, err := a.run(ctx, "", "apt-cache", "show", headers+"="+best.version)
+	pin := Pin{Name: series, Release: release, Version: best.version, Suite: old.Suite}
+	about, err := a.run(ctx, "", "apt-cache", "show", best.name+"="+best.version)
 	if err != nil {
 		return Pin{}, err
 	}
-	wanted := []Package{{Part: Image, Name: best.name}, {Part: Headers, Name: headers}}
-	for _, name := range headerPackages(field(about, "Depends")) {
-		wanted = append(wanted, Package{Part: Headers, Name: name})
+	wanted := []Package{{Part: Image, Name: best.name}}
+	for _, name := range imagePackages(field(about, "Depends"), release) {
+		wanted = append(wanted, Package{Part: Image, Name: name})
 	}
-	wanted = append(wanted, Package{Part: Source, Name: "linux-source-" + series})
+	if old.Suite == "" {
+		headers := "linux-headers-" + release
+		about, err := a.run(ctx, "", "apt-cache", "show", headers+"="+best.version)
+		if err != nil {
+			return Pin{}, err
+		}
+		wanted = append(wanted, Package{Part: Headers, Name: headers})
+		for _, name := range headerPackages(field(about, "Depends")) {
+			wanted = append(wanted, Package{Part: Headers, Name: name})
+		}
+	}
+	if old.Suite == "" || old.Has(Source) {
+		wanted = append(wanted, Package{Part: Source, Name: "linux-source-" + series})
+	}
 	for _, p := range wanted {
 		if err := pin.add(ctx, a, p); err != nil {
 			return Pin{}, err
@@ -66,29 +75,9 @@ func (p *Pin) add(ctx context.Context, a apt, one Package) error {
 	return nil
 }
 
-// renewSource returns the pin of the newest source of a series in a suite.
-func renewSource(ctx context.Context, a apt, old Pin) (Pin, error) {
-	name := "linux-source-" + old.Name
-	offers, err := a.offers(ctx, name)
-	if err != nil {
-		return Pin{}, err
-	}
-	best := bestOffer(offers, func(x, y string) bool { return newer(ctx, x, y) })
-	if best == nil {
-		return Pin{}, fmt.Errorf("suite %s of Debian has no %s: it may have a newer series", old.Suite, name)
-	}
-	upstream, _, _ := strings.Cut(best.version, "-")
-	pin := Pin{Name: old.Name, Release: upstream, Version: best.version, Suite: old.Suite}
-	return pin, pin.add(ctx, a, Package{Part: Source, Name: name})
-}
-
 // candidates lists the kernels of a series that can be pinned, for messages.
 func candidates(ctx context.Context, a apt, pin Pin) string {
-	find := func() ([]offer, error) { return seriesOffers(ctx, a, pin.Name) }
-	if pin.Suite != "" {
-		find = func() ([]offer, error) { return a.offers(ctx, "linux-source-"+pin.Name) }
-	}
-	offers, err := find()
+	offers, err := seriesOffers(ctx, a, pin.Name)
 	if err != nil || len(offers) == 0 {
 		return "none"
 	}
@@ -141,6 +130,19 @@ func bestOffer(offers []offer, newer func(x, y string) bool) *offer {
 func newer(ctx context.Context, x, y string) bool {
 	_, err := cache.Tools{}.Output(ctx, "", "dpkg", "--compare-versions", x, "gt", y)
 	return err == nil
+}
+
+// imagePackages returns the dependencies of an image that are parts of it: Debian's
+// newer kernels have the kernel and its modules in packages of their own.
+func imagePackages(depends, release string) []string {
+	var names []string
+	for alternative := range strings.SplitSeq(depends, ",") {
+		name, _, _ := strings.Cut(strings.TrimSpace(alternative), " ")
+		if strings.HasSuffix(name, "-"+release) && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // headerPackages returns the dependencies of headers that are needed to build a

@@ -330,9 +330,10 @@ __u32 notes;
 /*
  * The kernel's functions that end the write of a buffer, of a buffer of a commit,
  * and of file data of ext4. In Linux 7.2 the first is that of buffers that are written
- * alone, as blocks with revocations and the superblock of a journal. User space sets them before it attaches the programs.
- * 0: not known. If all are known, a completed write of a journal is recognised by
- * them, and submissions are observed only where devices lie on each other.
+ * alone, as blocks with revocations and the superblock of a journal. User space sets
+ * them before it attaches the programs. 0: not known. If all are known, a completed
+ * write of a journal is recognised by them, and submissions are observed only where
+ * devices lie on each other.
  */
 __u64 buffer_ends;
 __u64 commit_ends;

@@ -1,0 +1,42 @@
+package journal
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestAModuleWithoutTypesIsTheReason(t *testing.T) {
+	real := sysDirectory
+	t.Cleanup(func() { sysDirectory = real })
+	for _, test := range []struct {
+		what  string
+		files []string
+		want  string
+	}{
+		{"nothing loaded", nil, ""},
+		{"built in, with a parameter", []string{"module/jbd2/parameters/jbd2_debug"}, ""},
+		{"modules with types", []string{"module/jbd2/initstate", "module/ext4/initstate", "kernel/btf/jbd2", "kernel/btf/ext4"}, ""},
+		{"Linux 5.10", []string{"module/jbd2/initstate", "module/ext4/initstate", "kernel/btf/vmlinux"}, "jbd2"},
+		{"ext4 alone without", []string{"module/jbd2/initstate", "module/ext4/initstate", "kernel/btf/jbd2"}, "ext4"},
+	} {
+		sysDirectory = t.TempDir()
+		for _, file := range test.files {
+			path := filepath.Join(sysDirectory, file)
+			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, nil, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := ModuleWithoutTypes(); got != test.want {
+			t.Errorf("%s: %q, want %q", test.what, got, test.want)
+		}
+		names := strings.Contains(WhyNoTracepoint(), "the module "+test.want+" is loaded, but has no BTF")
+		if names != (test.want != "") {
+			t.Errorf("%s: %s", test.what, WhyNoTracepoint())
+		}
+	}
+}
