@@ -64,14 +64,16 @@ func examineKernel(k Kernel) []Finding {
 		return append(found, missing("btf", "", "Linux "+k.Release+" has no BTF (/sys/kernel/btf/vmlinux)",
 			"BPF programs read the kernel's types; install a kernel with CONFIG_DEBUG_INFO_BTF=y, such as that of Debian 12, RHEL 9, Ubuntu 22.04 or newer", ""))
 	}
+	if k.ModuleWithoutBTF != "" {
+		// Its tracepoints are missing for that reason; modprobe, below, would not help.
+		return append(found, missing("btf", "", "the module "+k.ModuleWithoutBTF+" has no BTF (/sys/kernel/btf/"+k.ModuleWithoutBTF+")",
+			"no journal is attributed; BTF of modules needs Linux 5.11 or newer, built with CONFIG_DEBUG_INFO_BTF_MODULES=y, such as Debian 12's", ""))
+	}
 	all := len(k.Tracepoints) + len(k.MissingOptional) + len(k.MissingRequired)
 	if len(found) == 0 && all > 0 {
 		found = append(found, ok("kernel", "", "Linux %s with BTF and %d of %d tracepoints", k.Release, len(k.Tracepoints), all))
 	}
-	if k.ModuleWithoutBTF != "" {
-		found = append(found, missing("btf", "", "the module "+k.ModuleWithoutBTF+" has no BTF (/sys/kernel/btf/"+k.ModuleWithoutBTF+")",
-			"no journal is attributed; BTF of modules needs Linux 5.11 or newer, built with CONFIG_DEBUG_INFO_BTF_MODULES=y, such as Debian 12's", ""))
-	} else if len(k.MissingRequired) > 0 {
+	if len(k.MissingRequired) > 0 {
 		found = append(found, missing("tracepoints", "", "no tracepoint "+strings.Join(k.MissingRequired, ", "),
 			"without it no journal is attributed; ext4 is not loaded yet, or has no BTF", "modprobe ext4"))
 	}
