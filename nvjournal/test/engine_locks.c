@@ -68,14 +68,17 @@ static uint64_t longest_of(const struct nvj *j, enum nvj_lock_kind kind)
 	return longest;
 }
 
-/* Holds the lock until the processor's counter has advanced by so many ticks. */
+/*
+ * Holds the lock until the processor's counter has advanced by so many ticks. They are counted
+ * from the time that the lock has noted: the thread may wait for a processor before it.
+ */
 static void hold(struct nvj *j, struct nvj_lock *lock, uint64_t ticks)
 {
-	uint64_t since = nvj_ticks();
+	uint64_t before = nvj_ticks();
 
 	nvj_lock(lock, &j->platform);
-	expect(lock->since >= since);
-	while (nvj_ticks_between(since, nvj_ticks()) < ticks)
+	expect(lock->since >= before);
+	while (nvj_ticks_between(lock->since, nvj_ticks()) < ticks)
 		;
 	nvj_unlock(lock, &j->platform);
 }
