@@ -46,15 +46,12 @@ struct tlock;
  */
 int jfsnvj_parse_option(const struct super_block *sb, struct nvjk_mount_options *options,
 			struct fs_parameter *param);
-/*
- * A mount begins with these options, which it takes. Returns false after an error,
- * which is logged.
- */
-bool jfsnvj_take_options(struct super_block *sb, struct nvjk_mount_options *given);
-/* A remount may only repeat our options. Returns false otherwise, which is logged. */
-bool jfsnvj_check_remount(struct super_block *sb, const struct nvjk_mount_options *asked);
+/* A mount begins with these options, which it takes. Returns 0, or an error, which is logged. */
+int jfsnvj_take_options(struct super_block *sb, struct nvjk_mount_options *given);
+/* A remount may only repeat our options. Returns 0, or an error, which is logged. */
+int jfsnvj_check_remount(struct super_block *sb, const struct nvjk_mount_options *asked);
 /* The same for all options in one text, out of which ours are taken. */
-bool jfsnvj_parse(struct super_block *sb, char *options, bool remount);
+int jfsnvj_parse(struct super_block *sb, char *options, bool remount);
 void jfsnvj_show_options(struct seq_file *seq, struct super_block *sb);
 
 /* load.c */
@@ -62,6 +59,13 @@ void jfsnvj_show_options(struct seq_file *seq, struct super_block *sb);
 int jfsnvj_mount(struct super_block *sb);
 /* Closes the region and frees all. */
 void jfsnvj_free(struct super_block *sb);
+/*
+ * As JFS's diMount and dbMount, for a remount read-write, which has dropped the pages of the
+ * map. After an error JFS goes on with what it has in memory: the file system stays read-only,
+ * and its files are still looked up there.
+ */
+int jfsnvj_read_inode_map(struct super_block *sb);
+int jfsnvj_read_block_map(struct super_block *sb);
 
 /* mark.c */
 /* Writes the superblocks with a new state, as JFS's updateSuper. */

@@ -18,6 +18,8 @@
 #include <linux/uuid.h>
 
 #include "journal.h"
+#include "jfs_dmap.h"
+#include "jfs_imap.h"
 #include "../../jfs/jfs.h"
 
 /* The least that a handle can have: a transaction of two inodes and large directories. */
@@ -209,6 +211,29 @@ int jfsnvj_mount(struct super_block *sb)
 
 	free_page((unsigned long)page);
 	return err;
+}
+
+/* --- A remount read-write ------------------------------------------------------------- */
+
+int jfsnvj_read_inode_map(struct super_block *sb)
+{
+	struct inode *ipimap = JFS_SBI(sb)->ipimap;
+	struct inomap *before = JFS_IP(ipimap)->i_imap;
+	int error = diMount(ipimap);
+
+	if (!error)
+		kfree(before);
+	return error;
+}
+
+int jfsnvj_read_block_map(struct super_block *sb)
+{
+	struct bmap *before = JFS_SBI(sb)->bmap;
+	int error = dbMount(JFS_SBI(sb)->ipbmap);
+
+	if (!error)
+		kfree(before);
+	return error;
 }
 
 /* --- The journal ---------------------------------------------------------------------- */

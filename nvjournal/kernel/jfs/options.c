@@ -77,23 +77,23 @@ static int take_ours(struct super_block *sb, struct nvjk_mount_options *asked, c
 }
 
 /* Some of the options that the modules share mean nothing for JFS. */
-static bool fits(struct super_block *sb, const struct nvjk_mount_options *asked)
+static int check_fits(struct super_block *sb, const struct nvjk_mount_options *asked)
 {
 	if (asked->given_log) {
 		nvjk_say(sb, KERN_ERR,
 			 "log= is refused: each transaction of JFS is logged when it ends");
-		return false;
+		return -EINVAL;
 	}
 	if (asked->journal_small) {
 		nvjk_say(sb, KERN_ERR,
 			 "journal_data=small is refused: JFS has no file data in its "
 			 "journal");
-		return false;
+		return -EINVAL;
 	}
-	return true;
+	return 0;
 }
 
-bool jfsnvj_take_options(struct super_block *sb, struct nvjk_mount_options *given)
+int jfsnvj_take_options(struct super_block *sb, struct nvjk_mount_options *given)
 {
 	struct nvjk_mount *mount = kzalloc(sizeof(*mount), GFP_KERNEL);
 	struct jfsnvj *j = kzalloc(sizeof(*j), GFP_KERNEL);
@@ -101,7 +101,7 @@ bool jfsnvj_take_options(struct super_block *sb, struct nvjk_mount_options *give
 	if (!j || !mount) {
 		kfree(j);
 		kfree(mount);
-		return false;
+		return -ENOMEM;
 	}
 	mount->options = *given;
 	given->journal_path = NULL;
@@ -110,34 +110,37 @@ bool jfsnvj_take_options(struct super_block *sb, struct nvjk_mount_options *give
 	j->sb = sb;
 	j->mount = mount;
 	JFS_SBI(sb)->nvj = j;
-	return fits(sb, &mount->options);
+	return check_fits(sb, &mount->options);
 }
 
-bool jfsnvj_check_remount(struct super_block *sb, const struct nvjk_mount_options *asked)
+int jfsnvj_check_remount(struct super_block *sb, const struct nvjk_mount_options *asked)
 {
 	const char *changed;
+	int error;
 
 	if (READ_ONCE(jfsnvj_of(sb)->aborted)) {
 		nvjk_say(sb, KERN_ERR, "the journal has failed: unmount, and mount again");
-		return false;
+		return -EROFS;
 	}
-	if (!fits(sb, asked))
-		return false;
+	error = check_fits(sb, asked);
+	if (error)
+		return error;
 	changed = nvjk_changed_option(&jfsnvj_of(sb)->mount->options, asked);
 	if (changed)
 		nvjk_say(sb, KERN_ERR, "%s cannot be changed by a remount: unmount first", changed);
-	return !changed;
+	return changed ? -EINVAL : 0;
 }
 
-bool jfsnvj_parse(struct super_block *sb, char *options, bool remount)
+int jfsnvj_parse(struct super_block *sb, char *options, bool remount)
 {
 	struct nvjk_mount_options asked = {};
-	bool good = !options || !take_ours(sb, &asked, options);
+	int error = options ? take_ours(sb, &asked, options) : 0;
 
-	if (good)
-		good = remount ? jfsnvj_check_remount(sb, &asked) : jfsnvj_take_options(sb, &asked);
+	if (!error)
+		error = remount ? jfsnvj_check_remount(sb, &asked)
+				: jfsnvj_take_options(sb, &asked);
 	kfree(asked.journal_path);
-	return good;
+	return error;
 }
 
 void jfsnvj_show_options(struct seq_file *seq, struct super_block *sb)

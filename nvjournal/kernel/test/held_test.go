@@ -11,11 +11,11 @@ import (
 )
 
 // heldUp calls a function in a thread of its own, until that has called a function of the kernel,
-// which does nothing and returns 0 when the thread is released.
-func heldUp(t *testing.T, function string, call func()) (release func()) {
+// after a number of normal calls. That one does nothing, and returns 0 when the thread is released.
+func heldUp(t *testing.T, function string, normal int, call func()) (release func()) {
 	t.Helper()
 	release = func() {
-		setParameters(t, faultParameters+"function", "\n", faultParameters+"wait", "0", faultParameters+"task", "0")
+		setParameters(t, faultParameters+"function", "\n", faultParameters+"wait", "0", faultParameters+"task", "0", faultParameters+"skip", "0")
 	}
 	t.Cleanup(release)
 	thread, begin := make(chan int), make(chan bool)
@@ -27,7 +27,7 @@ func heldUp(t *testing.T, function string, call func()) (release func()) {
 		call()
 		close(ended)
 	}()
-	setParameters(t, faultParameters+"value", "0", faultParameters+"skip", "0", faultParameters+"wait", "1", faultParameters+"task", fmt.Sprint(<-thread), faultParameters+"function", function)
+	setParameters(t, faultParameters+"value", "0", faultParameters+"skip", fmt.Sprint(normal), faultParameters+"wait", "1", faultParameters+"task", fmt.Sprint(<-thread), faultParameters+"function", function)
 	begin <- true
 	hits := func() string {
 		text, err := os.ReadFile(faultParameters + "hits")

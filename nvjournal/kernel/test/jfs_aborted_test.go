@@ -36,9 +36,9 @@ func loseFrees(t *testing.T, s system, option string) {
 	open := create(t, filepath.Join(v.dir, "open"))
 	blocks := v.fillWithFile("removed")
 	v.carryHome()
+	before := discarded(t, v.disk)
 	bad.become(bad.failing())
-	// Only flushes fail.
-	d.become(fmt.Sprintf("0 %d delay %[2]s 0 0 %[2]s 0 0 %s 0 0", d.sectors, d.disk, bad.node()))
+	d.become(d.onlyFlushes(bad))
 	seen := logMark(t)
 	if err := os.Remove(filepath.Join(v.dir, "removed")); err != nil && !errors.Is(err, unix.EIO) {
 		t.Fatal(err)
@@ -63,20 +63,11 @@ func loseFrees(t *testing.T, s system, option string) {
 	_ = open.Close()
 	d.become(d.working())
 	v.unmount()
+	if after := discarded(t, v.disk); after != before {
+		t.Errorf("%d sectors were discarded after the abort", after-before)
+	}
 	v.mount()
-	removed, err := os.ReadFile(filepath.Join(v.dir, "removed"))
-	if err != nil || len(removed) != blocks*4096 {
-		t.Fatalf("the file whose removal was not committed has %d bytes, %d before: %v", len(removed), blocks*4096, err)
-	}
-	wrong := 0
-	for n := range blocks {
-		if !bytes.Equal(removed[n*4096:(n+1)*4096], numbered(n)) {
-			wrong++
-		}
-	}
-	if wrong > 0 {
-		t.Errorf("%d of %d blocks of the file whose removal was not committed have other content", wrong, blocks)
-	}
+	v.hasNumbered("removed", blocks)
 	v.end(nil)
 }
 
@@ -131,23 +122,45 @@ func jfsSlowEnd(t *testing.T, s system) {
 	v.end(nil)
 }
 
-// A remount read-write fails because the disk cannot be marked. The file system stays
-// read-only, and can be remounted when the disk works again.
+// A remount read-write fails because the disk cannot be marked, or because the first page of a map
+// cannot be read. The file system stays read-only and can be read, also what is not in memory, and
+// can be remounted when the disk works again.
 func jfsFailedRemount(t *testing.T, s system) {
+	t.Run("mark", func(t *testing.T) { failRemount(t, s, func(d *device) string { return d.failing() }) })
+	for inode, name := range map[int]string{2: "block map", 16: "inode map"} {
+		t.Run(name, func(t *testing.T) {
+			failRemount(t, s, func(d *device) string {
+				return d.except(pagesOf(takeImage(t, d.disk, 0, 8192*4096).bytes, inode)[0], func(uint64) string { return "error" })
+			})
+		})
+	}
+}
+
+func failRemount(t *testing.T, s system, failing func(d *device) string) {
 	d := newDevice(t, vmtest.Device(t, "disk0"))
-	v := s.make(t, plan{disk: d.node()})
+	v := s.make(t, plan{disk: d.node(), blocks: 8192})
 	check := jfsScripted(t, v.dir, 2, scaled(100, 1000))
 	if err := v.remountReadOnly(); err != nil {
 		t.Fatal(err)
 	}
 	want := v.take()
-	d.become(d.failing())
+	blocks, free := v.statfs()
+	d.become(failing(d))
 	writable := func() error { return unix.Mount("", v.dir, "", unix.MS_REMOUNT, v.data()) }
-	if err := writable(); err == nil {
-		t.Error("a remount whose disk fails succeeds")
-	}
-	if err := os.Mkdir(filepath.Join(v.dir, "late"), 0o755); !errors.Is(err, unix.EROFS) {
-		t.Errorf("mkdir after a remount that failed: %v", err)
+	for range 2 {
+		if err := writable(); !errors.Is(err, unix.EIO) {
+			t.Errorf("a remount whose disk fails: %v", err)
+		}
+		dropCaches(t)
+		if nowBlocks, nowFree := v.statfs(); nowBlocks != blocks || nowFree != free {
+			t.Errorf("%d blocks, %d are free, before the remount %d and %d", nowBlocks, nowFree, blocks, free)
+		}
+		if err := tree.Compare(want, v.take()); err != nil {
+			t.Errorf("while the disk fails: %v", err)
+		}
+		if err := os.Mkdir(filepath.Join(v.dir, "late"), 0o755); !errors.Is(err, unix.EROFS) {
+			t.Errorf("mkdir after a remount that failed: %v", err)
+		}
 	}
 	d.become(d.working())
 	if err := tree.Compare(want, v.take()); err != nil {
@@ -179,7 +192,7 @@ func jfsSyncAndRemount(t *testing.T, s system) {
 		t.Fatal(err)
 	}
 	synced, remounted := make(chan error, 1), make(chan error, 1)
-	release := heldUp(t, "jfsnvj:nvj_commit", func() { synced <- file.Sync() })
+	release := heldUp(t, "jfsnvj:nvj_commit", 0, func() { synced <- file.Sync() })
 	go func() { remounted <- v.remountReadOnly() }()
 	// If this is too short, the test finds less.
 	time.Sleep(3 * time.Second)

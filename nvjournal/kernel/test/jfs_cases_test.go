@@ -341,30 +341,32 @@ func jfsTwoOnOneMemory(t *testing.T, s system) {
 func jfsRefused(t *testing.T, s system) {
 	v := s.volume(t, plan{})
 	v.mkfs()
-	refuse := func(data, said string) {
+	refuse := func(data, said string, want error) {
 		t.Helper()
 		seen := logMark(t)
 		if err := unix.Mount(v.disk, v.dir, "jfsnvj", 0, data); err == nil {
 			_ = unix.Unmount(v.dir, 0)
 			t.Errorf("%q was mounted", data)
+		} else if !errors.Is(err, want) {
+			t.Errorf("%q: %v, want %v", data, err, want)
 		}
 		if log := logSince(t, seen); !strings.Contains(log, said) {
 			t.Errorf("%q: the kernel does not say %q:\n%s", data, said, log)
 		}
 	}
-	refuse("", "say where the journal is")
-	refuse("journal_path=/dev/none", "there is no device /dev/none")
-	refuse("journal_path="+v.pmem+",partitions=65", "choose 1 to 64")
-	refuse("journal_path="+v.pmem+",journal_size=1000", "a multiple of 4096")
-	refuse("journal_path="+v.pmem+",nointegrity", "nointegrity is refused")
-	refuse("journal_path="+v.pmem+",journal_data=small", "journal_data=small is refused")
-	refuse("journal_path="+v.pmem+",log=handle", "log= is refused")
-	refuse("journal_path="+vmtest.Device(t, "pmem1"), "there is no journal at byte 0")
-	refuse("journal_path="+vmtest.Device(t, "pmem2"), "")
+	refuse("", "say where the journal is", unix.EINVAL)
+	refuse("journal_path=/dev/none", "there is no device /dev/none", unix.ENOENT)
+	refuse("journal_path="+v.pmem+",partitions=65", "choose 1 to 64", unix.EINVAL)
+	refuse("journal_path="+v.pmem+",journal_size=1000", "a multiple of 4096", unix.EINVAL)
+	refuse("journal_path="+v.pmem+",nointegrity", "nointegrity is refused", unix.EINVAL)
+	refuse("journal_path="+v.pmem+",journal_data=small", "journal_data=small is refused", unix.EINVAL)
+	refuse("journal_path="+v.pmem+",log=handle", "log= is refused", unix.EINVAL)
+	refuse("journal_path="+vmtest.Device(t, "pmem1"), "there is no journal at byte 0", unix.ENODATA)
+	refuse("journal_path="+vmtest.Device(t, "pmem2"), "", unix.ENODATA)
 	v.mount("errors=continue")
 	seen := logMark(t)
-	if err := unix.Mount("", v.dir, "", unix.MS_REMOUNT, "partitions=3"); err == nil {
-		t.Error("partitions were changed by a remount")
+	if err := unix.Mount("", v.dir, "", unix.MS_REMOUNT, "partitions=3"); !errors.Is(err, unix.EINVAL) {
+		t.Errorf("a remount that changes partitions: %v", err)
 	}
 	if log := logSince(t, seen); !strings.Contains(log, "partitions cannot be changed") {
 		t.Errorf("the kernel says:\n%s", log)

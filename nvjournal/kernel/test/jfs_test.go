@@ -38,6 +38,7 @@ var jfsCases = []struct {
 	{"lost frees", nil, oursJFS, jfsLostFrees},
 	{"slow end", nil, oursJFS, jfsSlowEnd},
 	{"failed remount", nil, oursJFS, jfsFailedRemount},
+	{"failed mount", []system{jfsOne}, oursJFS, jfsFailedMount},
 	{"damaged map", nil, oursJFS, jfsDamagedMap},
 	{"sync and remount", nil, oursJFS, jfsSyncAndRemount},
 	{"two on one memory", nil, oursJFS, jfsTwoOnOneMemory},

@@ -225,9 +225,12 @@ func jfsUnwrittenMaps(t *testing.T, s system) {
 }
 
 // mapPages are the blocks of the pages of a disk's block map.
-func mapPages(disk []byte) []uint64 {
-	// Of the aggregate's inode 2: the root of its tree of extents.
-	root := disk[0xb000+2*512+224:]
+func mapPages(disk []byte) []uint64 { return pagesOf(disk, 2) }
+
+// pagesOf are the blocks of the pages of an inode of the aggregate; 2: the block map, 16: the inode map.
+func pagesOf(disk []byte, inode int) []uint64 {
+	// The root of its tree of extents.
+	root := disk[0xb000+inode*512+224:]
 	var pages []uint64
 	for entry := 2; entry < int(binary.LittleEndian.Uint16(root[18:])); entry++ {
 		at := root[entry*16:]

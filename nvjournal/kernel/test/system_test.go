@@ -147,6 +147,9 @@ func inGuest(t *testing.T, config vmtest.Config, test func(t *testing.T)) {
 			config.Disks = []string{size(diskBytes), size(diskBytes)}
 			config.Pmem = []string{size(pmemBytes), size(pmemBytes), size(volatileBytes) + ",virtio"}
 			config.Modules = loaded
+			if !strings.Contains(kernel, "+") { // those that look for faults do without
+				config.Modules += ",dm-delay"
+			}
 			config.Parallel = parallel
 			for _, tool := range tools {
 				needs.Tool(t, tool)
