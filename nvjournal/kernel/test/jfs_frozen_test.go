@@ -21,8 +21,9 @@ func jfsFrozen(t *testing.T, s system) {
 	t.Run("disk", func(t *testing.T) { frozenDiskFails(t, s) })
 	t.Run("memory", func(t *testing.T) { frozenMemoryFails(t, s) })
 	t.Run("mark stays", func(t *testing.T) { markStays(t, s) })
-	t.Run("all writes fail", func(t *testing.T) { freezeFails(t, s) })
+	t.Run("all writes fail", func(t *testing.T) { freezeFails(t, s, false) })
 	if delays(t) {
+		t.Run("writes fail late", func(t *testing.T) { freezeFails(t, s, true) })
 		t.Run("while it waits", func(t *testing.T) { failsWhileFreezeWaits(t, s) })
 	}
 }
@@ -91,7 +92,12 @@ func frozenMemoryFails(t *testing.T, s system) {
 // not be on a disk that works again.
 func (v *volume) failedFreeze() {
 	v.t.Helper()
-	if err := v.ioctl(fifreeze, nil); !errors.Is(err, unix.EIO) {
+	v.freezeFailed(v.ioctl(fifreeze, nil))
+}
+
+func (v *volume) freezeFailed(err error) {
+	v.t.Helper()
+	if !errors.Is(err, unix.EIO) {
 		v.t.Errorf("a freeze: %v", err)
 		if err == nil {
 			_ = v.ioctl(fithaw, nil)
@@ -138,23 +144,58 @@ func markStays(t *testing.T, s system) {
 	v.recovered(want, check)
 }
 
-// Nothing can be written, and the freeze fails. The files can still be read, also after memory
-// was short.
-func freezeFails(t *testing.T, s system) {
+// Nothing can be written, and the freeze fails: when the kernel syncs the file system, before it asks
+// JFS to freeze it, or late, when JFS carries the journal home. The files can still be read, also
+// after memory was short.
+func freezeFails(t *testing.T, s system, late bool) {
 	d := newDevice(t, vmtest.Device(t, "disk0"))
+	bad := deviceNamed(t, "bad", d.disk)
 	v := s.make(t, plan{disk: d.node()})
 	check := jfsScripted(t, v.dir, 2, scaled(100, 1000))
 	if err := atomicfile.SyncFileSystem(v.dir); err != nil {
 		t.Fatal(err)
 	}
+	time.Sleep(time.Second) // the disk has all of that
+	const text = "its inode, too"
+	logged := func(n int) string { return filepath.Join(v.dir, fmt.Sprint("only in the log ", n)) }
+	for n := range 20 {
+		file := create(t, logged(n))
+		if _, err := fmt.Fprint(file, text); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(file.Sync(), file.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
 	want := v.take()
-	d.become(d.failing())
-	v.failedFreeze()
+	if late {
+		// The sync starts writes, and does not wait for them.
+		d.become(d.onlyWrites(bad, untilReplaced))
+		frozen := make(chan error, 1)
+		go func() { frozen <- v.ioctl(fifreeze, nil) }()
+		if !await(func() bool { return d.delayed().writes > 0 || len(frozen) > 0 }) || len(frozen) > 0 {
+			t.Fatal("the freeze does not wait for writes")
+		}
+		// If this is too short, the sync has not ended, and the test finds less.
+		time.Sleep(2 * time.Second)
+		bad.become(bad.failing())
+		d.become(d.onlyWrites(bad, 0))
+		v.freezeFailed(<-frozen)
+	} else {
+		d.become(d.failing())
+		v.failedFreeze()
+	}
 	const expire, interval = "/proc/sys/vm/dirty_expire_centisecs", "/proc/sys/vm/dirty_writeback_centisecs"
 	setParameters(t, expire, "1", interval, "10")
 	time.Sleep(2 * time.Second) // the kernel has written back what it can
 	setParameters(t, expire, "3000", interval, "500")
 	dropCaches(t)
+	// First by name: JFS reads a damaged directory without end.
+	for n := range 20 {
+		if got, err := os.ReadFile(logged(n)); err != nil || string(got) != text {
+			t.Fatalf("after a freeze that failed, file %d has %q: %v", n, got, err)
+		}
+	}
 	if err := tree.Compare(want, v.take()); err != nil {
 		t.Errorf("after a freeze that failed: %v", err)
 	}
