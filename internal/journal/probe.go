@@ -341,9 +341,16 @@ func dropUnattachable(spec *ebpf.CollectionSpec, cache *btf.Cache) ([]string, er
 	return lacking, nil
 }
 
+// kernelBTF has the types of the kernel and its modules: a btf.Cache, or, in tests, those of
+// another kernel.
+type kernelBTF interface {
+	Kernel() (*btf.Spec, error)
+	Module(name string) (*btf.Spec, error)
+}
+
 // servedTracepoints removes the programs that cannot be attached, and says of each
 // tracepoint whether a program is left for it.
-func servedTracepoints(spec *ebpf.CollectionSpec, cache *btf.Cache) (map[string]bool, error) {
+func servedTracepoints(spec *ebpf.CollectionSpec, cache kernelBTF) (map[string]bool, error) {
 	served := make(map[string]bool)
 	for name, program := range spec.Programs {
 		tracepoint := program.AttachTo
@@ -433,7 +440,7 @@ func pointedTo(t btf.Type) string {
 
 // tracepointArguments returns nil if no tracepoint has that name, in the kernel
 // or in one of its modules.
-func tracepointArguments(cache *btf.Cache, tracepoint string) ([]btf.FuncParam, error) {
+func tracepointArguments(cache kernelBTF, tracepoint string) ([]btf.FuncParam, error) {
 	specs := []func() (*btf.Spec, error){cache.Kernel}
 	module, _, _ := strings.Cut(tracepoint, "_")
 	if _, err := os.Stat("/sys/kernel/btf/" + module); err == nil {

@@ -89,8 +89,12 @@ func TestEachOperationIsMeasuredAsTheCallerDoes(t *testing.T) {
 	checkOperations(t, rounds, calls, func(float64) float64 { return operationsDisk.Parameters.FlushSeconds })
 }
 
-// A guest has cgroup v2, older kernels, and ext4 and jbd2 as modules.
-var guestConfig = vmtest.Config{Disks: []string{"512M,bps=16M"}, Modules: "ext4", Give: []string{"mke2fs"}, OneKernel: true}
+// A guest has cgroup v2, other kernels, and ext4 and jbd2 as modules. QEMU does not make a
+// request of a limited disk wait, but the one after it. On a virtio disk it joins adjacent
+// writes to one, and Linux 7.2 sends 4 MiB at once: then the neighbour's data ends at once,
+// the commit's log waits in its place, and blame rightly says "log". On an NVMe disk no
+// request is larger than 512 KiB, and none are joined.
+var guestConfig = vmtest.Config{Disks: []string{"512M,bps=16M,nvme"}, Modules: "ext4", Give: []string{"mke2fs"}, OneKernel: true}
 
 func TestGuestWaitsAreMeasuredAndDivided(t *testing.T) {
 	vmtest.InGuest(t, guestConfig, func(t *testing.T) {
@@ -112,18 +116,13 @@ func TestGuestWaitsAreMeasuredAndDivided(t *testing.T) {
 		if len(outcome.Missing) != 0 {
 			t.Errorf("this kernel lacks %q", outcome.Missing)
 		}
-		// An emulated disk completes the neighbour's data and the log in any
-		// order: which of them is the last is luck, but both are the neighbour's. On a
-		// busy host its data had 45 to 54 % of the best round.
 		var shares []float64
-		var data float64
 		for _, r := range outcome.Rounds {
 			t.Logf("measured %.4f s; blame %.4f s: %+v", r.MeasuredSeconds, r.BlamedSeconds, r.Parts)
-			shares = append(shares, r.Share(blame.OrderedData, Neighbour)+r.Share(blame.Log, Neighbour))
-			data = max(data, r.Share(blame.OrderedData, Neighbour))
+			shares = append(shares, r.Share(blame.OrderedData, Neighbour))
 		}
-		if share := statistics.Median(shares); share < 0.7 || data < 0.2 {
-			t.Errorf("%.1f %% of the time is the neighbour's, at most %.1f %% its data's", 100*share, 100*data)
+		if share := statistics.Median(shares); share < 0.7 {
+			t.Errorf("%.1f %% of the time is the neighbour's data's", 100*share)
 		}
 	})
 }
