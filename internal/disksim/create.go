@@ -110,7 +110,7 @@ func (d *Disk) reserve(ctx context.Context) (*lock, error) {
 	// Errors of removing other disks' remains are reported by their own
 	// commands.
 	_, _ = d.home.recoverAll(ctx)
-	lock, err := d.home.lockDisk(d.Name)
+	lock, err := d.home.lockUnlessAlive(ctx, d.Name)
 	if errors.Is(err, errAlive) {
 		if _, recordErr := d.home.readRecord(d.Name); recordErr == nil {
 			return nil, ErrExists
@@ -232,12 +232,12 @@ func (d *Disk) abandon() error {
 		}
 	}
 	// A dead server has left everything; a living one has cleaned up.
-	lock, err := d.home.lockDisk(d.Name)
+	lock, err := d.home.lockUnlessAlive(context.Background(), d.Name)
 	if err != nil {
 		return err
 	}
 	defer lock.release()
-	return d.home.clear(ctx, d.Name)
+	return d.home.clear(context.Background(), d.Name)
 }
 
 // Delete removes the disk. While the disk is in use, it fails with an error

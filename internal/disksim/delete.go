@@ -50,7 +50,7 @@ func (h home) delete(ctx context.Context, name string) error {
 	if !slices.Contains(names, name) {
 		return ErrNotFound
 	}
-	lock, err := h.lockDisk(name)
+	lock, err := h.lockUnlessAlive(ctx, name)
 	if err == nil {
 		defer lock.release()
 		return h.clear(ctx, name)
@@ -190,7 +190,7 @@ func (h home) recoverAll(ctx context.Context) ([]Recovered, error) {
 	var recovered []Recovered
 	var errs []error
 	for _, name := range names {
-		lock, err := h.lockDisk(name)
+		lock, err := h.lockUnlessAlive(ctx, name)
 		if errors.Is(err, errAlive) {
 			continue
 		}

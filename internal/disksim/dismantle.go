@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -133,45 +131,6 @@ func awaitDetached(ctx context.Context, loop blockdev.Loop) {
 		case <-ctx.Done():
 			return
 		case <-time.After(5 * time.Millisecond):
-		}
-	}
-}
-
-// unmountFUSE unmounts everything on the mount point. If it is in use, its
-// connection is aborted, so that its users get errors and do not wait for a
-// dead server.
-func unmountFUSE(point string) error {
-	for {
-		err := unix.Unmount(point, unix.UMOUNT_NOFOLLOW)
-		if err == nil {
-			continue // there may be another mount below
-		}
-		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) {
-			return nil
-		}
-		abortConnection(point)
-		err = unix.Unmount(point, unix.MNT_FORCE|unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
-		if err != nil {
-			return fmt.Errorf("cannot unmount %s: %w", point, err)
-		}
-	}
-}
-
-// abortConnection ends the FUSE connection through fusectl, where it is
-// mounted; elsewhere MNT_FORCE has the same effect.
-func abortConnection(point string) {
-	mounts, err := blockdev.Mounts()
-	if err != nil {
-		return
-	}
-	for _, mount := range mounts {
-		if mount.Point == point && mount.Dev.Major == 0 {
-			number := strconv.FormatUint(uint64(mount.Dev.Minor), 10)
-			file, err := os.OpenFile(filepath.Join("/sys/fs/fuse/connections", number, "abort"), os.O_WRONLY, 0)
-			if err == nil {
-				_, _ = file.WriteString("1")
-				_ = file.Close()
-			}
 		}
 	}
 }

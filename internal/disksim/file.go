@@ -17,6 +17,10 @@ const (
 	maxTransferBytes = 1 << 20
 	// queueDepth limits the requests in flight; it is that of a loop device.
 	queueDepth = 128
+	// mountType and mountSource are how the kernel lists the mount of a disk.
+	mountName   = "daybook"
+	mountType   = "fuse." + mountName
+	mountSource = "daybook-disk"
 	// attributeTime is how long the kernel may cache the attributes, which
 	// never change.
 	attributeTime = 24 * time.Hour
@@ -46,8 +50,8 @@ func newFile(name string, model Model, store *store) *file {
 // mount mounts the file system; the caller runs Serve.
 func (f *file) mount(directory string, logger *log.Logger) (*fuse.Server, error) {
 	return fuse.NewServer(f, directory, &fuse.MountOptions{
-		Name:          "daybook",
-		FsName:        "daybook-disk",
+		Name:          mountName,
+		FsName:        mountSource,
 		MaxWrite:      maxTransferBytes,
 		MaxBackground: queueDepth,
 		// Without it the kernel would send one request at a time.
@@ -62,7 +66,7 @@ func (f *file) mount(directory string, logger *log.Logger) (*fuse.Server, error)
 	})
 }
 
-func (f *file) String() string { return "daybook-disk" }
+func (f *file) String() string { return mountSource }
 
 func (f *file) attributes(node uint64, out *fuse.Attr) fuse.Status {
 	switch node {

@@ -155,9 +155,34 @@ func (h home) lockDisk(name string) (*lock, error) {
 	}
 }
 
+// lockUnlessAlive takes the disk's lock: errAlive if a living process has it. It
+// ends a server that was killed and cannot end by itself.
+func (h home) lockUnlessAlive(ctx context.Context, name string) (*lock, error) {
+	l, err := h.lockDisk(name)
+	if !errors.Is(err, errAlive) {
+		return l, err
+	}
+	killed, endErr := h.endKilled(name)
+	if !killed {
+		return nil, err
+	}
+	if endErr != nil {
+		return nil, fmt.Errorf("disk %s: its server was killed and cannot end: %w", name, endErr)
+	}
+	ctx, cancel := context.WithTimeout(ctx, dismantlePatience)
+	defer cancel()
+	return h.awaitDeath(ctx, name)
+}
+
 // awaitDeath waits until no process has the disk's lock, and takes it.
 func (h home) awaitDeath(ctx context.Context, name string) (*lock, error) {
-	l, err := await(ctx, func() (*lock, error) { return h.lockDisk(name) })
+	l, err := await(ctx, func() (*lock, error) {
+		l, err := h.lockDisk(name)
+		if errors.Is(err, errAlive) {
+			_, _ = h.endKilled(name) // if it fails, the wait has an end
+		}
+		return l, err
+	})
 	if errors.Is(err, errAlive) {
 		err = fmt.Errorf("disk %s: %w", name, err)
 	}

@@ -24,6 +24,9 @@ import (
 const ownerVariable = "DAYBOOK_DISK_TEST_OWNER"
 
 func TestMain(m *testing.M) {
+	if begin := os.Getenv(selfUserVariable); begin != "" && os.Getenv(serveVariable) == workServe {
+		go useOwnDisk(begin)
+	}
 	ServeIfAsked()
 	if order := os.Getenv(ownerVariable); order != "" {
 		beOwner(strings.Fields(order))

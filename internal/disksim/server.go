@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 )
 
@@ -97,7 +98,14 @@ func serve(h home, name string, logger *log.Logger) error {
 	if err := json.Unmarshal(text, &task); err != nil {
 		return err
 	}
-	disk, unmounted, err := open(h, name, task, logger)
+	disk, connection, err := open(h, name, task, logger)
+	unmounted := make(chan struct{})
+	if err == nil {
+		go func() {
+			connection.Serve()
+			close(unmounted)
+		}()
+	}
 	// A dead creator is noticed below.
 	_ = tell(conversation, err)
 	if err != nil {
@@ -182,24 +190,23 @@ func closeOnExec(path string) error {
 	return nil
 }
 
-// open mounts the disk's file below the mount point. unmounted is closed when
-// it is unmounted.
-func open(h home, name string, task assignment, logger *log.Logger) (*file, <-chan struct{}, error) {
+// open mounts the disk's file below the mount point. Once the caller serves the
+// connection, the file can be used; requests of an earlier user wait for that.
+//
+// This process must not use the file itself, as the connection's WaitMount does:
+// a thread that waits for its own process cannot be killed. The process then
+// never ends, and keeps its lock, its connection and its mount.
+func open(h home, name string, task assignment, logger *log.Logger) (*file, *fuse.Server, error) {
 	store, err := openStore(task.Backing, task.Model.SizeBytes)
 	if err != nil {
 		return nil, nil, err
 	}
 	disk := newFile(name, task.Model, store)
-	server, err := disk.mount(h.mountPoint(name), logger)
+	connection, err := disk.mount(h.mountPoint(name), logger)
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot mount the disk's FUSE file system: %w", err)
 	}
-	unmounted := make(chan struct{})
-	go func() {
-		server.Serve()
-		close(unmounted)
-	}()
-	return disk, unmounted, server.WaitMount()
+	return disk, connection, nil
 }
 
 func tell(conversation io.Writer, err error) error {
