@@ -4,7 +4,6 @@
 package systemd
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -37,8 +36,8 @@ var noUnit = []string{service + ".NoUnitForPID", service + ".NoSuchUnit", servic
 // Manager is systemd's, the one that runs the system. The zero value connects to
 // the system bus when it is first used, and again when the connection is lost.
 //
-// If systemd does not answer a call, later ones do not wait as long for it, and most
-// fail at once with [ErrSilent], until it answers again.
+// If systemd or the bus does not answer a call, later ones do not wait as long for it,
+// and most fail at once with [ErrSilent], until it answers again.
 type Manager struct {
 	mu         sync.Mutex
 	connection *dbus.Conn
@@ -174,46 +173,6 @@ func (m *Manager) Await() (end func()) {
 		defer m.mu.Unlock()
 		m.patience.endAwait()
 	}
-}
-
-// call calls a method of systemd's, and stores what it returns.
-func (m *Manager) call(at dbus.ObjectPath, method string, arguments []any, results ...any) error {
-	connection, err := m.connect()
-	if err != nil {
-		return err
-	}
-	m.mu.Lock()
-	wait := m.patience.next(time.Now())
-	m.mu.Unlock()
-	if wait == 0 {
-		return ErrSilent
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), wait)
-	defer cancel()
-	err = connection.Object(service, at).CallWithContext(ctx, method, 0, arguments...).Store(results...)
-	silent := errors.Is(err, context.DeadlineExceeded)
-	m.mu.Lock()
-	m.patience.ended(time.Now(), silent)
-	m.mu.Unlock()
-	if silent {
-		err = fmt.Errorf("%w for %v", ErrSilent, wait)
-	}
-	return err
-}
-
-// connect gives a connection to the system bus that is open.
-func (m *Manager) connect() (*dbus.Conn, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.connection != nil && m.connection.Connected() {
-		return m.connection, nil
-	}
-	connection, err := dbus.ConnectSystemBus()
-	if err != nil {
-		return nil, fmt.Errorf("cannot connect to the system bus: %w", err)
-	}
-	m.connection = connection
-	return connection, nil
 }
 
 // IsGone says that an error means that the unit does not exist any more.

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/binary"
 	"errors"
+	"io"
 	"net"
 	"path/filepath"
 	"strings"
@@ -12,12 +13,18 @@ import (
 	"time"
 
 	"github.com/godbus/dbus/v5"
+
+	"github.com/daybook-project/daybook/internal/awaittest"
 )
 
 // bus is a system bus with a systemd that answers each call with an object, or none.
 type bus struct {
 	answers atomic.Bool
 	calls   atomic.Int64
+	// mute makes the bus say nothing to new connections. deaf makes it read nothing from
+	// those that it has said hello to.
+	mute, deaf atomic.Bool
+	done       <-chan struct{}
 }
 
 // startBus makes it the system bus of this process.
@@ -30,7 +37,7 @@ func startBus(t *testing.T) *bus {
 	}
 	t.Cleanup(func() { listener.Close() })
 	t.Setenv("DBUS_SYSTEM_BUS_ADDRESS", "unix:path="+socket)
-	b := &bus{}
+	b := &bus{done: t.Context().Done()}
 	go func() {
 		for {
 			connection, err := listener.Accept()
@@ -47,6 +54,10 @@ func (b *bus) serve(connection net.Conn) {
 	defer connection.Close()
 	in := bufio.NewReader(connection)
 	if _, err := in.ReadByte(); err != nil { // it is zero
+		return
+	}
+	if b.mute.Load() {
+		_, _ = io.Copy(io.Discard, in) // until the other end closes it
 		return
 	}
 	for {
@@ -93,6 +104,10 @@ func (b *bus) answer(in *bufio.Reader, connection net.Conn) {
 		if err := reply.EncodeTo(connection, binary.LittleEndian); err != nil {
 			return
 		}
+		if b.deaf.Load() {
+			<-b.done
+			return
+		}
 	}
 }
 
@@ -133,5 +148,88 @@ func TestASilentSystemdIsAskedSeldom(t *testing.T) {
 	}
 	if err := ask(); err != nil {
 		t.Errorf("after an answer: %v", err)
+	}
+}
+
+// shortly bounds the next calls.
+func (m *Manager) shortly() { m.patience = patience{until: time.Now().Add(100 * time.Millisecond)} }
+
+// within calls f, which must end although the bus hangs.
+func within(t *testing.T, f func() error) error {
+	t.Helper()
+	ended := make(chan error, 1)
+	go func() { ended <- f() }()
+	select {
+	case err := <-ended:
+		return err
+	case <-time.After(awaittest.Patience):
+		t.Fatal("a call to a bus that hangs has not ended")
+		return nil
+	}
+}
+
+// The first step of a connection is an answer of the bus.
+func TestABusThatHangsBlocksNoCall(t *testing.T) {
+	b := startBus(t)
+	b.answers.Store(true)
+	b.mute.Store(true)
+	m := &Manager{}
+	ask := func() error {
+		_, err := m.unit("a.service")
+		return err
+	}
+	m.shortly()
+	if err := within(t, ask); !errors.Is(err, ErrSilent) {
+		t.Fatalf("the bus says nothing: %v", err)
+	}
+	m.patience.silent = time.Now() // however slow this test is
+	if err := within(t, ask); !errors.Is(err, ErrSilent) || m.connection != nil {
+		t.Errorf("the next call: %v, connection %v", err, m.connection)
+	}
+	b.mute.Store(false)
+	m.patience.silent = time.Now().Add(-askPause)
+	m.patience.until = time.Now().Add(awaittest.Patience)
+	if err := within(t, ask); err != nil {
+		t.Errorf("once the bus answers: %v", err)
+	}
+}
+
+// A message that is larger than what the socket holds stays until the bus reads it.
+func TestABusThatReadsNothingBlocksNoCall(t *testing.T) {
+	b := startBus(t)
+	b.answers.Store(true)
+	b.deaf.Store(true)
+	m := &Manager{}
+	ask := func(unit string) func() error {
+		return func() error {
+			_, err := m.unit(unit)
+			return err
+		}
+	}
+	m.shortly()
+	m.patience.until = time.Now().Add(time.Second) // for the connection
+	if err := within(t, ask(strings.Repeat("a", 16<<20)+".service")); !errors.Is(err, ErrSilent) {
+		t.Fatalf("the bus reads nothing: %v", err)
+	}
+	b.deaf.Store(false)
+	m.patience = patience{}
+	if err := within(t, ask("a.service")); err != nil {
+		t.Errorf("a new connection: %v", err)
+	}
+}
+
+// A bus that refuses connections has answered, but not as systemd.
+func TestALostBusIsNoSilenceOfSystemd(t *testing.T) {
+	t.Setenv("DBUS_SYSTEM_BUS_ADDRESS", "unix:path="+filepath.Join(t.TempDir(), "none"))
+	m := &Manager{}
+	for range 2 {
+		if _, err := m.unit("a.service"); err == nil || errors.Is(err, ErrSilent) {
+			t.Errorf("without a bus: %v", err)
+		}
+	}
+	silent := time.Now().Add(-askPause)
+	m.patience.silent = silent
+	if _, err := m.unit("a.service"); err == nil || !m.patience.silent.Equal(silent) {
+		t.Errorf("without a bus: %v, silent since %v, want %v", err, m.patience.silent, silent)
 	}
 }
