@@ -19,5 +19,6 @@ func TestMain(m *testing.M) {
 	GuardIfAsked()
 	disksim.ServeIfAsked()
 	victimtest.BeIfAsked(victimVariable, beVictim)
+	victimtest.HearSignals()
 	os.Exit(m.Run())
 }

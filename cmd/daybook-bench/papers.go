@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -229,7 +230,8 @@ func executeSelf(progress io.Writer) func(context.Context, io.Writer, []string) 
 		}
 		last := &lastLine{}
 		command := exec.CommandContext(ctx, self, args...)
-		command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
+		// Not SIGINT: in the background of a script, and so here, it is ignored.
+		command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) }
 		command.WaitDelay = time.Minute // it undoes what it did
 		command.Stdout, command.Stderr = log, io.MultiWriter(log, progress, last)
 		if err := command.Run(); err != nil {

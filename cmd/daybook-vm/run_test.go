@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/daybook-project/daybook/internal/victimtest"
 	"github.com/daybook-project/daybook/vm"
 	"github.com/daybook-project/daybook/vm/vmtest"
 )
@@ -24,6 +25,7 @@ func TestMain(m *testing.M) {
 		main()
 		os.Exit(0)
 	}
+	victimtest.HearSignals()
 	os.Exit(m.Run())
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/daybook-project/daybook/internal/adopt"
 	"github.com/daybook-project/daybook/internal/disksim"
+	"github.com/daybook-project/daybook/internal/victimtest"
 	"github.com/daybook-project/daybook/internal/workload"
 	"github.com/daybook-project/daybook/volume"
 )
@@ -25,5 +26,6 @@ func TestMain(m *testing.M) {
 		main()
 		os.Exit(0)
 	}
+	victimtest.HearSignals()
 	os.Exit(m.Run())
 }

@@ -9,8 +9,12 @@ import (
 	"os/exec"
 	"os/signal"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/internal/awaittest"
+	"github.com/daybook-project/daybook/internal/victimtest"
 )
 
 // roleVariable makes the test binary a program that receives signals. It prints
@@ -20,6 +24,7 @@ const roleVariable = "DAYBOOK_INTERRUPT_TEST"
 func TestMain(m *testing.M) {
 	switch os.Getenv(roleVariable) {
 	case "":
+		victimtest.HearSignals()
 		os.Exit(m.Run())
 	case "ignorant":
 		signal.Ignore(unix.SIGHUP)
@@ -65,6 +70,8 @@ func TestASignalEndsTheProgramAfterCleaningUp(t *testing.T) {
 		if err := command.Start(); err != nil {
 			t.Fatal(err)
 		}
+		// A program that ends at no signal must not stop this test.
+		hung := time.AfterFunc(awaittest.Patience, func() { _ = command.Process.Kill() })
 		lines := bufio.NewReader(out)
 		if line, err := lines.ReadString('\n'); line != "ready\n" {
 			t.Fatalf("%q, %v", line, err)
@@ -85,6 +92,7 @@ func TestASignalEndsTheProgramAfterCleaningUp(t *testing.T) {
 		}
 		rest, err := io.ReadAll(lines)
 		said += string(rest)
+		hung.Stop()
 		if waited := command.Wait(); waited != nil || err != nil || said != c.said {
 			t.Errorf("%s, %v: it said %q, %v, %v; want %q", c.role, c.signals, said, err, waited, c.said)
 		}
