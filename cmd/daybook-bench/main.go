@@ -15,6 +15,7 @@ import (
 	"github.com/daybook-project/daybook/internal/experiment/daemon/causes"
 	"github.com/daybook-project/daybook/internal/experiment/scenario"
 	"github.com/daybook-project/daybook/internal/interrupt"
+	"github.com/daybook-project/daybook/internal/stdout"
 	"github.com/daybook-project/daybook/internal/ublk"
 	"github.com/daybook-project/daybook/internal/workload"
 	"github.com/daybook-project/daybook/vm"
@@ -31,7 +32,9 @@ func main() {
 	scenario.RunIfAsked()
 	causes.RunIfAsked()
 	ctx, stop := interrupt.Context(context.Background())
-	err := newRootCommand().ExecuteContext(ctx)
+	root, out := newRootCommand(), stdout.On(os.Stdout)
+	root.SetOut(out)
+	err := out.Or(root.ExecuteContext(ctx))
 	stop()
 	if err == nil {
 		return

@@ -9,13 +9,16 @@ import (
 	"os"
 
 	"github.com/daybook-project/daybook/internal/interrupt"
+	"github.com/daybook-project/daybook/internal/stdout"
 	"github.com/daybook-project/daybook/vm"
 )
 
 func main() {
 	vm.InitIfAsked()
 	ctx, stop := interrupt.Context(context.Background())
-	err := newRootCommand().ExecuteContext(ctx)
+	root, out := newRootCommand(), stdout.On(os.Stdout)
+	root.SetOut(out)
+	err := out.Or(root.ExecuteContext(ctx))
 	stop()
 	if err == nil {
 		return

@@ -12,6 +12,7 @@ import (
 	"github.com/daybook-project/daybook/internal/adopt"
 	"github.com/daybook-project/daybook/internal/disksim"
 	"github.com/daybook-project/daybook/internal/interrupt"
+	"github.com/daybook-project/daybook/internal/stdout"
 	"github.com/daybook-project/daybook/internal/workload"
 	"github.com/daybook-project/daybook/volume"
 )
@@ -22,7 +23,9 @@ func main() {
 	disksim.ServeIfAsked()
 	workload.RunIfAsked()
 	ctx, stop := interrupt.Context(context.Background())
-	err := newRootCommand().ExecuteContext(ctx)
+	root, out := newRootCommand(), stdout.On(os.Stdout)
+	root.SetOut(out)
+	err := out.Or(root.ExecuteContext(ctx))
 	stop()
 	if err == nil {
 		return

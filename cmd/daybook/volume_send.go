@@ -60,7 +60,7 @@ the volume with --base the snapshot, and start the container on the other host.`
 				return err
 			}
 			out, report := cmd.OutOrStdout(), cmd.ErrOrStderr()
-			if file, ok := out.(*os.File); output == "" && ok && term.IsTerminal(file.Fd()) {
+			if file, ok := out.(interface{ Fd() uintptr }); output == "" && ok && term.IsTerminal(file.Fd()) {
 				return usageError{errors.New("a stream cannot be written to a terminal: want --output, or a pipe")}
 			}
 			pool, err := v.find(cmd, args[0])

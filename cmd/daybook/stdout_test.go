@@ -1,0 +1,30 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// What prints help ignores errors of its output.
+func TestAnOutputThatCannotBeWrittenIsAnError(t *testing.T) {
+	for _, words := range []string{"--help", "", "help volume", "volume", "top --help", "--version", "version", "man --help", "restore --state-dir " + t.TempDir()} {
+		full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		command := exec.Command("/proc/self/exe", strings.Fields(words)...)
+		command.Env = append(os.Environ(), commandVariable+"=1")
+		var said bytes.Buffer
+		command.Stdout, command.Stderr = full, &said
+		_ = command.Run()
+		if code := command.ProcessState.ExitCode(); code != exitFailure || !strings.Contains(said.String(), "no space left on device") {
+			t.Errorf("daybook %s: exit code %d: %s", words, code, said.String())
+		}
+		if err := full.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,36 @@
+// Package stdout is the standard output of a command. It keeps the first error of a write:
+// what prints help and short reports ignores errors, and a script must not take an
+// incomplete output for success.
+package stdout
+
+import "os"
+
+// Output is a standard output. It is not safe for concurrent use.
+type Output struct {
+	file *os.File
+	err  error
+}
+
+// On returns the output that writes to a file.
+func On(file *os.File) *Output { return &Output{file: file} }
+
+// Write writes to the file.
+func (o *Output) Write(text []byte) (int, error) {
+	n, err := o.file.Write(text)
+	if o.err == nil {
+		o.err = err
+	}
+	return n, err
+}
+
+// Fd is the descriptor of the file, for those that ask whether it is a terminal.
+func (o *Output) Fd() uintptr { return o.file.Fd() }
+
+// Or returns the error of a command, or, if it has none, that of the first write that
+// failed.
+func (o *Output) Or(err error) error {
+	if err != nil {
+		return err
+	}
+	return o.err
+}
