@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"slices"
@@ -30,6 +31,7 @@ control" left changed. Without --device it also moves the journals that "daybook
 placed out of their cgroups, unless a process keeps them. What adopt --once placed stays:
 "daybook adopt --release" undoes it. Restore finds the state directories of this boot
 itself. It may be repeated: if there is nothing to restore, it reports that and succeeds.
+A directory given by --state-dir must exist.
 It skips cgroups that were deleted or created again, and weights that another program
 wrote after Daybook. While control runs on the device, restore refuses: stop control.`,
 		Example: `  daybook restore
@@ -38,7 +40,7 @@ wrote after Daybook. While control runs on the device, restore refuses: stop con
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if stateDir != "" {
-				if err := control.CheckStateDir(stateDir); err != nil {
+				if err := checkNamedStateDir(stateDir); err != nil {
 					return usageError{fmt.Errorf("--state-dir: %w", err)}
 				}
 			}
@@ -55,6 +57,22 @@ wrote after Daybook. While control runs on the device, restore refuses: stop con
 	flags.StringVar(&device, "device", "", "restore only this disk (default: all that have a state)")
 	flags.BoolVar(&asJSON, "json", false, "print the outcome as JSON")
 	return cmd
+}
+
+// checkNamedStateDir refuses a directory that is not there: a name with a mistake in it would
+// restore nothing, and report success.
+func checkNamedStateDir(dir string) error {
+	if err := control.CheckStateDir(dir); err != nil {
+		return err
+	}
+	info, err := os.Stat(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("there is no %s: want the directory that control or adopt used", dir)
+	}
+	if err == nil && !info.IsDir() {
+		return fmt.Errorf("%s is not a directory", dir)
+	}
+	return nil // what cannot be read is an error of its reader
 }
 
 // restored is what restore has done.
