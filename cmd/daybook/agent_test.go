@@ -65,9 +65,8 @@ func newAgentNode(t *testing.T) *agentNode {
 	return n
 }
 
-// serving waits until an agent serves, and returns what gets a path of it.
-func (n *agentNode) serving(daemon *containertest.Daemon) (get func(path string) string) {
-	var address string
+// serving waits until an agent serves, and returns its address and what gets a path of it.
+func (n *agentNode) serving(daemon *containertest.Daemon) (address string, get func(path string) string) {
 	n.w.Await("the agent serves metrics", daemon.Log, func() bool {
 		text, _ := os.ReadFile(daemon.Log)
 		found := regexp.MustCompile(`serving metrics" address=(\S+)`).FindSubmatch(text)
@@ -77,7 +76,7 @@ func (n *agentNode) serving(daemon *containertest.Daemon) (get func(path string)
 		address = string(found[1])
 		return true
 	})
-	return func(path string) string {
+	return address, func(path string) string {
 		answer, err := http.Get("http://" + address + path)
 		if err != nil {
 			return err.Error()
@@ -96,7 +95,7 @@ func TestAgentServesTheMetricsOfPodsByTheirNames(t *testing.T) {
 	command := exec.Command(os.Args[0], "agent", "--config", n.file)
 	command.Env = append(os.Environ(), commandVariable+"=1")
 	daemon := w.Spawn(command)
-	get := n.serving(daemon)
+	_, get := n.serving(daemon)
 	for _, want := range []string{
 		`daybook_agent_volume_placed\{device="` + fs.Disk.Name + `",namespace="shop",placement="pod",pod="db-0",volume="pv-db"\} 1`,
 		`daybook_agent_container_info\{container="shop/db-0/main",container_name="main",namespace="shop",pod="db-0",pod_uid="` + uid + `"\} 1`,
@@ -132,7 +131,7 @@ func TestAgentPlacesJournalsOnANodeThatLoadsNoBPFPrograms(t *testing.T) {
 	command := exec.Command(setpriv, "--bounding-set", "-bpf,-perfmon,-sys_admin", os.Args[0], "agent", "--config", n.file)
 	command.Env = append(os.Environ(), commandVariable+"=1")
 	daemon := n.w.Spawn(command)
-	get := n.serving(daemon)
+	_, get := n.serving(daemon)
 	for _, want := range []string{
 		`daybook_agent_volume_placed\{device="` + n.fs.Disk.Name + `",namespace="shop",placement="pod",pod="db-0",volume="pv-db"\} 1`,
 		`daybook_agent_attributing 0`,

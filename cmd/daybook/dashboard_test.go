@@ -91,12 +91,14 @@ var panels = map[string][]shown{
 }
 
 // unknownToTop are the panels of journals in memory, which this disk does not have,
-// of waits, which are not measured here, of control, which does not run, of pools, and
-// of the daemon itself.
+// of waits, which are not measured here, of control, which does not run, of pools, of
+// the agent (see TestTheDashboardShowsTheJournalsOfPods), and of the daemon itself.
 var unknownToTop = []string{
 	"Logged in memory by container", "Operations in memory by container", "Logged in memory by file system", "Operations and commits in memory",
 	"Time of a call", "Waiting by container", "p99 of a call by container", "Who made whom wait",
 	"What enforces the shares", "Used part of pools", "Bytes that a pool promised and lacks", "Used part of volumes", "What needs a look",
+	"Journals in the cgroup that they belong to", "Weight of the journal of a volume", "Journal of a volume", "What the agent does",
+	"Age of the last round of the agent", "Agents that attribute I/O to containers",
 	"Age of the last sample", "Containers", "Version",
 }
 
@@ -163,14 +165,7 @@ func (r dashboardRun) problems(t *testing.T, dashboard grafanaDashboard, groups 
 func (r dashboardRun) window() time.Duration { return r.to.Sub(r.from) }
 
 func TestTheDashboardShowsWhatTopShows(t *testing.T) {
-	text, err := os.ReadFile("../../deploy/grafana/daybook.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var dashboard grafanaDashboard
-	if err := json.Unmarshal(text, &dashboard); err != nil {
-		t.Fatal(err)
-	}
+	dashboard := readDashboard(t)
 	d := newDashboardRig(t)
 	// On a busy host Prometheus may miss the intervals with I/O.
 	var r dashboardRun

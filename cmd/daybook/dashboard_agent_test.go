@@ -1,0 +1,102 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/daybook-project/daybook/internal/agent"
+	"github.com/daybook-project/daybook/internal/awaittest"
+	"github.com/daybook-project/daybook/internal/containertest"
+)
+
+func readDashboard(t *testing.T) (dashboard grafanaDashboard) {
+	t.Helper()
+	text, err := os.ReadFile("../../deploy/grafana/daybook.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &dashboard); err != nil {
+		t.Fatal(err)
+	}
+	return dashboard
+}
+
+// agentQueries are the queries of the dashboard for metrics of the agent, by panel title.
+func agentQueries(dashboard grafanaDashboard) map[string][]string {
+	queries := map[string][]string{}
+	for _, panel := range dashboard.Panels {
+		for _, target := range panel.Targets {
+			if strings.Contains(target.Expr, "daybook_agent_") {
+				queries[panel.Title] = append(queries[panel.Title], target.Expr)
+			}
+		}
+	}
+	return queries
+}
+
+func TestTheDashboardHasEachMetricOfTheAgent(t *testing.T) {
+	shown := map[string]bool{
+		"daybook_agent_container_info": true, // it only gives names to the series of others
+	}
+	metric := regexp.MustCompile(`daybook_agent_\w+`)
+	for _, queries := range agentQueries(readDashboard(t)) {
+		for _, query := range queries {
+			for _, name := range metric.FindAllString(query, -1) {
+				shown[name] = true
+			}
+		}
+	}
+	all := make(chan *prometheus.Desc, 100)
+	(&agent.Agent{}).Describe(all)
+	close(all)
+	served := map[string]bool{}
+	for d := range all {
+		name := metric.FindString(d.String())
+		served[name] = true
+		if !shown[name] {
+			t.Errorf("no panel shows %s", name)
+		}
+	}
+	for name := range shown {
+		if !served[name] {
+			t.Errorf("the dashboard asks for %s, which the agent does not serve", name)
+		}
+	}
+}
+
+func TestTheDashboardShowsTheJournalsOfPods(t *testing.T) {
+	queries := agentQueries(readDashboard(t))
+	if len(queries) == 0 {
+		t.Fatal("no panel is the agent's")
+	}
+	n := newAgentNode(t)
+	command := exec.Command(os.Args[0], "agent", "--config", n.file)
+	command.Env = append(os.Environ(), commandVariable+"=1")
+	daemon := n.w.Spawn(command)
+	address, _ := n.serving(daemon)
+	p := startPrometheus(t, address)
+	for title, all := range queries {
+		for _, query := range all {
+			query = strings.NewReplacer("$__rate_interval", "10s", "$instance", ".*").Replace(query)
+			awaittest.Until(t, awaittest.Patience, title+" shows something: "+query, func() bool {
+				time.Sleep(100 * time.Millisecond)
+				series := p.at(t, query, time.Now())
+				return len(series) == 1 && series[0].Metric["instance"] == address
+			})
+		}
+	}
+	daemon.Stop()
+	if err := n.pod.Stop(); err != nil {
+		t.Error(err)
+	}
+	if err := containertest.RemovePodCgroup(n.cgroup, 0); err != nil {
+		t.Error(err)
+	}
+}
