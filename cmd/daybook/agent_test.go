@@ -87,6 +87,18 @@ func (n *agentNode) serving(daemon *containertest.Daemon) (address string, get f
 	}
 }
 
+// end ends the agent, and then the pod.
+func (n *agentNode) end(t *testing.T, daemon *containertest.Daemon) {
+	t.Helper()
+	daemon.Stop()
+	if err := n.pod.Stop(); err != nil {
+		t.Error(err)
+	}
+	if err := containertest.RemovePodCgroup(n.cgroup, 0); err != nil {
+		t.Errorf("the agent has ended, and the pod's cgroup cannot be removed: %v", err)
+	}
+}
+
 // The command as in the DaemonSet, with a pod of a real container runtime: the journal of its
 // volume is placed, and metrics have the names of the pod.
 func TestAgentServesTheMetricsOfPodsByTheirNames(t *testing.T) {
@@ -115,13 +127,7 @@ func TestAgentServesTheMetricsOfPodsByTheirNames(t *testing.T) {
 	if out, err := second.CombinedOutput(); err == nil || !strings.Contains(string(out), "is the agent of this host already") {
 		t.Errorf("a second agent: %v: %s", err, out)
 	}
-	daemon.Stop()
-	if err := n.pod.Stop(); err != nil {
-		t.Error(err)
-	}
-	if err := containertest.RemovePodCgroup(n.cgroup, 0); err != nil {
-		t.Errorf("the agent has ended, and the pod's cgroup cannot be removed: %v", err)
-	}
+	n.end(t, daemon)
 }
 
 // A configuration is for all nodes of a cluster, and the kernel of one may load no BPF programs.
@@ -146,13 +152,7 @@ func TestAgentPlacesJournalsOnANodeThatLoadsNoBPFPrograms(t *testing.T) {
 	if health := get("/healthz"); !strings.HasPrefix(health, "ok") {
 		t.Error(health)
 	}
-	daemon.Stop()
-	if err := n.pod.Stop(); err != nil {
-		t.Error(err)
-	}
-	if err := containertest.RemovePodCgroup(n.cgroup, 0); err != nil {
-		t.Errorf("the agent has ended, and the pod's cgroup cannot be removed: %v", err)
-	}
+	n.end(t, daemon)
 }
 
 // The label runtime of a pod does not depend on the cgroup driver.

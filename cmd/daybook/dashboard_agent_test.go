@@ -13,7 +13,6 @@ import (
 
 	"github.com/daybook-project/daybook/internal/agent"
 	"github.com/daybook-project/daybook/internal/awaittest"
-	"github.com/daybook-project/daybook/internal/containertest"
 )
 
 func readDashboard(t *testing.T) (dashboard grafanaDashboard) {
@@ -92,11 +91,5 @@ func TestTheDashboardShowsTheJournalsOfPods(t *testing.T) {
 			})
 		}
 	}
-	daemon.Stop()
-	if err := n.pod.Stop(); err != nil {
-		t.Error(err)
-	}
-	if err := containertest.RemovePodCgroup(n.cgroup, 0); err != nil {
-		t.Error(err)
-	}
+	n.end(t, daemon)
 }
