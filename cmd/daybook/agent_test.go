@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/daybook-project/daybook/internal/awaittest"
 	"github.com/daybook-project/daybook/internal/container"
 	"github.com/daybook-project/daybook/internal/containertest"
 	"github.com/daybook-project/daybook/internal/ext4"
@@ -94,7 +95,9 @@ func (n *agentNode) end(t *testing.T, daemon *containertest.Daemon) {
 	if err := n.pod.Stop(); err != nil {
 		t.Error(err)
 	}
-	if err := containertest.RemovePodCgroup(n.cgroup, 0); err != nil {
+	// A cgroup is busy until the last process of the pod is gone, as the kubelet knows. A
+	// thread of a journal that the agent left in it would stay.
+	if err := containertest.RemovePodCgroup(n.cgroup, awaittest.Patience); err != nil {
 		t.Errorf("the agent has ended, and the pod's cgroup cannot be removed: %v", err)
 	}
 }
