@@ -22,7 +22,7 @@ export GOFLAGS := $(strip $(shell $(GO) env GOFLAGS) -trimpath)
 
 # What the tests and the demo need of the system, as Debian packages; the
 # set-up installs what is missing, if it is root and there is apt-get.
-.PHONY: all build build-vm demo test soak nvjournal kernel vm-test suites vm-fetch k8s-test k8s-guest-test k8s-image bench-k8s setup setup-test setup-bench setup-vm setup-kernel setup-native setup-packages setup-k8s lint generate man completions packages packages-test manifests chart-test clean help papers $(addprefix bench-,$(BENCHES))
+.PHONY: all build build-vm build-vm-arm64 demo test soak nvjournal kernel vm-test suites vm-fetch k8s-test k8s-guest-test k8s-image bench-k8s setup setup-test setup-bench setup-vm setup-kernel setup-native setup-packages setup-k8s lint generate man completions packages packages-test manifests chart-test clean help papers $(addprefix bench-,$(BENCHES))
 
 all: build
 
@@ -35,6 +35,9 @@ build: ## build bin/daybook, a static program
 
 build-vm: ## build bin/daybook-vm, which runs commands in guests (docs/vm.md)
 	$(GO) build -o bin/daybook-vm ./cmd/daybook-vm
+
+build-vm-arm64: ## build bin/daybook-vm-arm64, the init of guests with a kernel for arm64
+	GOARCH=arm64 $(GO) build -o bin/daybook-vm-arm64 ./cmd/daybook-vm
 
 demo: setup build ## the paper's experiment on an embedded disk, two minutes (root)
 	bin/daybook demo

@@ -24,7 +24,12 @@ const kvmPatience = 15 * time.Second
 // chooseAccelerator tests whether KVM boots this kernel here. On a nested or hardened host
 // KVM may not work although /dev/kvm can be opened. The result is stored in dir until the
 // next boot of the host.
-func chooseAccelerator(ctx context.Context, dir, vmlinux string) (accelerator, error) {
+//
+// A kernel for another architecture is emulated.
+func chooseAccelerator(ctx context.Context, dir string, tree kernels.Tree) (accelerator, error) {
+	if tree.Arch() != runtime.GOARCH {
+		return tcg, nil
+	}
 	switch set := os.Getenv(AccelVariable); set {
 	case "":
 	case string(kvm), string(tcg):
@@ -48,7 +53,7 @@ func chooseAccelerator(ctx context.Context, dir, vmlinux string) (accelerator, e
 		}
 	}
 	a := tcg
-	if works, err := tryKVM(ctx, vmlinux); err != nil {
+	if works, err := tryKVM(ctx, tree.Vmlinux); err != nil {
 		return "", err
 	} else if works {
 		a = kvm
@@ -72,7 +77,7 @@ func Processors(ctx context.Context, kernel string) (cpus int, accelerated bool,
 	if err != nil {
 		return 0, false, err
 	}
-	a, err := chooseAccelerator(ctx, store.Dir, tree.Vmlinux)
+	a, err := chooseAccelerator(ctx, store.Dir, tree)
 	if err != nil {
 		return 0, false, err
 	}
@@ -95,9 +100,10 @@ func tryKVM(ctx context.Context, vmlinux string) (bool, error) {
 		return false, err
 	}
 	defer console.Close()
-	args := append(kvm.arguments(true), "-machine", "q35", "-m", "512M", "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-monitor", "none",
+	platform := platforms[kernels.AMD64]
+	args := append(kvm.arguments(platform, true), "-machine", "q35", "-m", "512M", "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-monitor", "none",
 		"-kernel", vmlinux, "-append", "console=ttyS0 panic=-1", "-chardev", "socket,id=console,fd=3", "-serial", "chardev:console")
-	qemu, err := spawn(args, []*os.File{theirs})
+	qemu, err := spawn(platform, args, []*os.File{theirs})
 	theirs.Close()
 	if err != nil {
 		return false, err

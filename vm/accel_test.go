@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/daybook-project/daybook/internal/kernel"
+	"github.com/daybook-project/daybook/vm/kernels"
 )
 
 func TestAcceleratorIsRememberedUntilTheNextBoot(t *testing.T) {
@@ -23,18 +24,18 @@ func TestAcceleratorIsRememberedUntilTheNextBoot(t *testing.T) {
 			t.Fatal(err)
 		}
 		// There is no such kernel, so a try would say tcg.
-		if got, err := chooseAccelerator(t.Context(), dir, "/none"); err != nil || got != known {
+		if got, err := chooseAccelerator(t.Context(), dir, kernels.Tree{Vmlinux: "/none"}); err != nil || got != known {
 			t.Errorf("%s, %v; want %s", got, err, known)
 		}
 	}
-	if err := CheckHost(); err != nil {
+	if err := CheckHost(kernels.Names()[0]); err != nil {
 		t.Skip(err)
 	}
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "accelerator-of-another-boot"), []byte(kvm), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := chooseAccelerator(t.Context(), dir, "/none"); err != nil || got != tcg {
+	if got, err := chooseAccelerator(t.Context(), dir, kernels.Tree{Vmlinux: "/none"}); err != nil || got != tcg {
 		t.Errorf("a kernel that is not there boots under %s, %v", got, err)
 	}
 	kept, err := filepath.Glob(filepath.Join(dir, "*"))
@@ -45,11 +46,11 @@ func TestAcceleratorIsRememberedUntilTheNextBoot(t *testing.T) {
 
 func TestAcceleratorByTheEnvironment(t *testing.T) {
 	t.Setenv(AccelVariable, "kvm")
-	if got, err := chooseAccelerator(t.Context(), t.TempDir(), "/none"); err != nil || got != kvm {
+	if got, err := chooseAccelerator(t.Context(), t.TempDir(), kernels.Tree{Vmlinux: "/none"}); err != nil || got != kvm {
 		t.Errorf("%s, %v", got, err)
 	}
 	t.Setenv(AccelVariable, "hvf")
-	if _, err := chooseAccelerator(t.Context(), t.TempDir(), "/none"); err == nil {
+	if _, err := chooseAccelerator(t.Context(), t.TempDir(), kernels.Tree{Vmlinux: "/none"}); err == nil {
 		t.Error("no error")
 	}
 }

@@ -43,8 +43,8 @@ type boot struct {
 	processes map[uint32]*Process
 }
 
-// startBoot starts QEMU. files are inherited after channel and console.
-func startBoot(args []string, files []*os.File, also io.Writer) (*boot, error) {
+// startBoot starts QEMU for a platform. files are inherited after channel and console.
+func startBoot(platform platform, args []string, files []*os.File, also io.Writer) (*boot, error) {
 	channel, channelTheirs, err := socketPair()
 	if err != nil {
 		return nil, err
@@ -56,7 +56,7 @@ func startBoot(args []string, files []*os.File, also io.Writer) (*boot, error) {
 		return nil, err
 	}
 	defer consoleTheirs.Close()
-	qemu, err := spawn(args, append([]*os.File{channelTheirs, consoleTheirs}, files...))
+	qemu, err := spawn(platform, args, append([]*os.File{channelTheirs, consoleTheirs}, files...))
 	if err != nil {
 		channel.Close()
 		console.Close()

@@ -76,6 +76,9 @@ type Config struct {
 	// QEMU has. Nothing configures the card, and nothing can connect to the guest.
 	Network bool
 	Append  string // more of the kernel's command line
+	// Init is the program that becomes the guest's init. It calls [InitIfAsked]. "" is this
+	// program, which a kernel for another architecture cannot run.
+	Init string
 
 	// BootTimeout limits the time from the start to the first command; 0 means
 	// DefaultBootTimeout.
@@ -157,7 +160,8 @@ func (e ConfigError) Unwrap() error { return e.error }
 // Check returns an error if a Config is invalid, independent of the host.
 func (c Config) Check() error {
 	c = c.withDefaults()
-	if _, err := kernels.Find(c.Kernel); err != nil {
+	pin, err := kernels.Find(c.Kernel)
+	if err != nil {
 		return ConfigError{err}
 	}
 	var errs []error
@@ -179,6 +183,14 @@ func (c Config) Check() error {
 	}
 	if c.Systemd && c.Cgroup == 1 {
 		bad("a guest with systemd has cgroup v2 only")
+	}
+	if arch := pin.Arch(); arch != kernels.AMD64 {
+		if c.Init == "" {
+			bad("kernel %s cannot run this program as its init: give one for %s, which GOARCH=%s go build makes", c.Kernel, arch, arch)
+		}
+		if c.Systemd || len(c.Pmem) > 0 {
+			bad("a guest with kernel %s has neither systemd nor persistent memory: these are for %s only", c.Kernel, kernels.AMD64)
+		}
 	}
 	if len(c.Disks) > maxDisks || len(c.Pmem) > maxPmem {
 		bad("%d disks and %d of persistent memory: at most %d and %d", len(c.Disks), len(c.Pmem), maxDisks, maxPmem)

@@ -71,8 +71,10 @@ func TestParseGive(t *testing.T) {
 }
 
 func TestConfigsThatCannotBeBooted(t *testing.T) {
-	if err := (Config{Kernel: "6.1"}).Check(); err != nil {
-		t.Fatal(err)
+	for _, good := range []Config{{Kernel: "6.1"}, {Kernel: "6.1-arm64", Init: "/init"}} {
+		if err := good.Check(); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for want, c := range map[string]Config{
 		"not a kernel that is pinned": {Kernel: "5.4"},
@@ -85,6 +87,9 @@ func TestConfigsThatCannotBeBooted(t *testing.T) {
 		"at most 16":                  {Kernel: "6.1", Disks: make([]Disk, 17)},
 		"no name":                     {Kernel: "6.1", Modules: []string{""}},
 		"line break":                  {Kernel: "6.1", Append: "a\nb"},
+		"give one for arm64":          {Kernel: "6.1-arm64"},
+		"neither systemd":             {Kernel: "6.1-arm64", Init: "/init", Systemd: true},
+		"nor persistent memory":       {Kernel: "6.1-arm64", Init: "/init", Pmem: []Pmem{{SizeBytes: 2 << 20}}},
 	} {
 		if err := c.Check(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v; want %q", err, want)
@@ -110,6 +115,25 @@ func TestLimitsAndNamesOnTheCommandLineOfQEMU(t *testing.T) {
 	}
 	if line := strings.Join(arguments(Config{Kernel: "6.1"}.withDefaults(), kernels.Tree{Vmlinux: "/vmlinux"}, kvm), " "); strings.Contains(line, "nvdimm") || !strings.Contains(line, "-accel kvm -cpu host") {
 		t.Error(line)
+	}
+}
+
+// A guest of another architecture has its machine and its serial console, and is emulated.
+func TestAGuestOfAnotherArchitecture(t *testing.T) {
+	pin, err := kernels.Find("6.1-arm64")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree := kernels.Tree{Pin: pin, Vmlinux: "/Image"}
+	line := strings.Join(arguments(Config{Kernel: pin.Name}.withDefaults(), tree, tcg), " ")
+	for _, part := range []string{"-accel tcg,thread=single -cpu neoverse-n1 ", "-machine virt,gic-version=3 ", "-append console=ttyAMA0 "} {
+		if !strings.Contains(line, part) {
+			t.Errorf("no %q in %s", part, line)
+		}
+	}
+	t.Setenv(AccelVariable, "kvm")
+	if a, err := chooseAccelerator(t.Context(), t.TempDir(), tree); a != tcg || err != nil {
+		t.Errorf("%q, %v", a, err)
 	}
 }
 

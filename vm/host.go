@@ -6,6 +6,7 @@ import (
 	"runtime"
 
 	"github.com/daybook-project/daybook/internal/kernel"
+	"github.com/daybook-project/daybook/vm/kernels"
 )
 
 // MissingError says that a program is not on the PATH.
@@ -15,13 +16,18 @@ func (e MissingError) Error() string {
 	return fmt.Sprintf("guests need the program %s (Debian: %s), which is not on the PATH; scripts/setup vm installs it", e.Program, e.Package)
 }
 
-// CheckHost returns an error if this host lacks a requirement of guests, except for their
-// kernels.
-func CheckHost() error {
-	if runtime.GOARCH != "amd64" || runtime.GOOS != "linux" {
-		return fmt.Errorf("guests run on Linux on amd64 only, because the guest's init is this program; this host is %s/%s", runtime.GOOS, runtime.GOARCH)
+// CheckHost returns an error if this host lacks a requirement of guests with this kernel,
+// except for the kernel itself.
+func CheckHost(kernel string) error {
+	pin, err := kernels.Find(kernel)
+	if err != nil {
+		return err
 	}
-	for _, m := range []MissingError{{qemuProgram, "qemu-system-x86"}, {"busybox", "busybox-static"}} {
+	if runtime.GOARCH != "amd64" || runtime.GOOS != "linux" {
+		return fmt.Errorf("guests run on Linux on amd64 only, because most guests have this program as init; this host is %s/%s", runtime.GOOS, runtime.GOARCH)
+	}
+	platform := platforms[pin.Arch()]
+	for _, m := range []MissingError{{platform.program, platform.debian}, {"busybox", "busybox-static"}} {
 		if _, err := exec.LookPath(m.Program); err != nil {
 			return m
 		}

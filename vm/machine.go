@@ -40,7 +40,7 @@ func Boot(ctx context.Context, config Config) (*Machine, error) {
 	if !initReady {
 		return nil, errors.New("this program cannot be a guest's init: it must call vm.InitIfAsked first in main")
 	}
-	if err := CheckHost(); err != nil {
+	if err := CheckHost(config.Kernel); err != nil {
 		return nil, err
 	}
 	if err := checkMemory(config.MemoryBytes); err != nil {
@@ -51,13 +51,17 @@ func Boot(ctx context.Context, config Config) (*Machine, error) {
 		return nil, err
 	}
 	store.Log = config.Log
-	kernel, err := store.Get(ctx, config.Kernel, kernels.Image)
+	pin, err := kernels.Find(config.Kernel)
+	if err != nil {
+		return nil, err
+	}
+	kernel, err := store.Get(ctx, config.Kernel, pin.GuestParts()...)
 	if err != nil {
 		return nil, err
 	}
 	a := tcg // KVM does not count instructions
 	if !config.CountInstructions {
-		if a, err = chooseAccelerator(ctx, store.Dir, kernel.Vmlinux); err != nil {
+		if a, err = chooseAccelerator(ctx, store.Dir, kernel); err != nil {
 			return nil, err
 		}
 	}
@@ -76,6 +80,14 @@ func Boot(ctx context.Context, config Config) (*Machine, error) {
 		return nil, err
 	}
 	return m, nil
+}
+
+// init returns the program that becomes the guest's init.
+func (c Config) init() (string, error) {
+	if c.Init != "" {
+		return c.Init, nil
+	}
+	return os.Executable()
 }
 
 // makeFiles makes the initrd, and opens the files of disks and pmem.
@@ -106,7 +118,7 @@ func (m *Machine) makeFiles(dir string) error {
 		return err
 	}
 	m.initrd = file
-	self, err := os.Executable()
+	init, err := m.config.init()
 	if err != nil {
 		return err
 	}
@@ -115,7 +127,7 @@ func (m *Machine) makeFiles(dir string) error {
 		return err
 	}
 	root := initrd.Root{
-		Agent: self, Busybox: busybox,
+		Agent: init, Busybox: busybox, Arch: m.kernel.Arch(), Tools: m.kernel.Tools,
 		Release: m.kernel.Release, ModuleDir: m.kernel.Modules, Modules: m.config.modules(),
 		Setup: wire.Setup{Hostname: "daybook-vm", Cgroup: m.config.Cgroup, Disks: len(m.config.Disks), Pmem: len(m.config.Pmem), Systemd: m.config.Systemd},
 	}
@@ -144,7 +156,7 @@ func (m *Machine) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b, err := startBoot(arguments(m.config, m.kernel, m.accelerator), inherited, m.config.Console)
+	b, err := startBoot(platforms[m.kernel.Arch()], arguments(m.config, m.kernel, m.accelerator), inherited, m.config.Console)
 	letGo()
 	if err != nil {
 		return err

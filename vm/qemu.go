@@ -9,8 +9,31 @@ import (
 	"github.com/daybook-project/daybook/vm/kernels"
 )
 
-// qemuProgram is the emulator; Debian's package is qemu-system-x86.
-const qemuProgram = "qemu-system-x86_64"
+// platform is how QEMU shows an architecture to the guest.
+type platform struct {
+	program, debian string // QEMU's program, and Debian's package of it
+	machine         string
+	processor       string // where it is emulated
+	console         string // words of the kernel's command line
+}
+
+// platforms are those of the kernels that guests boot. Five-level page tables would slow
+// down each miss of an emulated processor, and no guest here is so large. The processor of
+// arm64 is that of many servers, with the atomic instructions of ARMv8.1.
+//
+// no_timer_check: on a loaded host an emulated timer can appear to stand still, and then
+// the kernel panics (arch/x86/kernel/apic/io_apic.c, check_timer). Under KVM Linux omits
+// this check itself.
+var platforms = map[string]platform{
+	kernels.AMD64: {
+		program: "qemu-system-x86_64", debian: "qemu-system-x86",
+		machine: "q35,smm=off,vmport=off", processor: "max,la57=off", console: "console=ttyS0 no_timer_check",
+	},
+	kernels.ARM64: {
+		program: "qemu-system-aarch64", debian: "qemu-system-arm",
+		machine: "virt,gic-version=3", processor: "neoverse-n1", console: "console=ttyAMA0",
+	},
+}
 
 // accelerator is how QEMU executes the guest's instructions.
 type accelerator string
@@ -20,15 +43,14 @@ const (
 	tcg accelerator = "tcg" // emulated
 )
 
-// arguments returns QEMU's arguments for the accelerator. Five-level page tables would
-// slow down each miss of an emulated processor, and no guest here is so large.
+// arguments returns QEMU's arguments for the accelerator.
 //
 // The processors take turns in one thread of QEMU, unless they are to run in parallel.
 // With a thread for each processor, one sometimes runs a breakpoint of the kernel (static
 // keys, ftrace) that another has just removed. The guest then panics with "Oops: int3" or
 // hangs; each happened once in about a hundred boots (QEMU 7.2). On a host with two cores
 // taking turns was not slower.
-func (a accelerator) arguments(parallel bool) []string {
+func (a accelerator) arguments(p platform, parallel bool) []string {
 	if a == kvm {
 		return []string{"-accel", "kvm", "-cpu", "host"}
 	}
@@ -36,7 +58,7 @@ func (a accelerator) arguments(parallel bool) []string {
 	if parallel {
 		thread = "multi"
 	}
-	return []string{"-accel", "tcg,thread=" + thread, "-cpu", "max,la57=off"}
+	return []string{"-accel", "tcg,thread=" + thread, "-cpu", p.processor}
 }
 
 // parallelVariable requests processors that run in parallel in each guest.
@@ -57,7 +79,8 @@ func descriptorPath(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) 
 
 // arguments returns QEMU's command line for a guest.
 func arguments(c Config, kernel kernels.Tree, a accelerator) []string {
-	machine := "q35,smm=off,vmport=off"
+	platform := platforms[kernel.Arch()]
+	machine := platform.machine
 	memory := strconv.FormatInt(c.MemoryBytes>>20, 10) + "M"
 	if len(c.Pmem) > 0 {
 		machine += ",nvdimm=on"
@@ -67,7 +90,7 @@ func arguments(c Config, kernel kernels.Tree, a accelerator) []string {
 		}
 		memory += fmt.Sprintf(",slots=%d,maxmem=%dM", len(c.Pmem), (most>>20)+1024)
 	}
-	args := a.arguments(c.Parallel)
+	args := a.arguments(platform, c.Parallel)
 	if c.CountInstructions {
 		// An instruction takes 2^shift ns of the virtual clock. sleep=off: an idle
 		// processor does not wait for the time of the host.
@@ -80,7 +103,7 @@ func arguments(c Config, kernel kernels.Tree, a accelerator) []string {
 		"-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-monitor", "none",
 		"-kernel", kernel.Vmlinux,
 		"-initrd", descriptorPath(initrdFD),
-		"-append", commandLine(c),
+		"-append", commandLine(c, platform),
 		"-chardev", "socket,id=console,fd="+strconv.Itoa(consoleFD),
 		"-serial", "chardev:console",
 		"-chardev", "socket,id=channel,fd="+strconv.Itoa(channelFD),
@@ -138,12 +161,10 @@ func arguments(c Config, kernel kernels.Tree, a accelerator) []string {
 }
 
 // commandLine returns the kernel's command line. With loglevel=5 the console shows
-// warnings and errors. A panic ends the emulator. The check of the timer is off: on a
-// loaded host an emulated timer can appear to stand still, and then the kernel panics
-// (arch/x86/kernel/apic/io_apic.c, check_timer). Under KVM Linux omits this check itself.
-func commandLine(c Config) string {
+// warnings and errors. A panic ends the emulator.
+func commandLine(c Config, p platform) string {
 	words := []string{
-		"console=ttyS0", "loglevel=5", "panic=-1", "no_timer_check",
+		p.console, "loglevel=5", "panic=-1",
 		"rdinit=" + wire.AgentPath, wire.AgentVariable + "=1",
 	}
 	if c.Systemd {

@@ -15,12 +15,12 @@ import (
 // emulator is a running QEMU. It cannot outlive this process.
 type emulator struct{ *program.Process }
 
-// spawn starts QEMU with the inherited files open from descriptor 3 on. The error
+// spawn starts QEMU for a platform with the inherited files open from descriptor 3 on. The error
 // is a MissingError if QEMU is not installed.
-func spawn(args []string, inherited []*os.File) (*emulator, error) {
-	p, err := program.Start(program.Command{Path: qemuProgram, Args: args, Inherited: inherited})
+func spawn(platform platform, args []string, inherited []*os.File) (*emulator, error) {
+	p, err := program.Start(program.Command{Path: platform.program, Args: args, Inherited: inherited})
 	if errors.Is(err, exec.ErrNotFound) {
-		return nil, MissingError{qemuProgram, "qemu-system-x86"}
+		return nil, MissingError{platform.program, platform.debian}
 	}
 	if err != nil {
 		return nil, err

@@ -27,7 +27,7 @@ The source is Debian's tar, with its patches applied.`,
   daybook-vm fetch --kernel 6.1 --headers --source`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			parts := []kernels.Part{kernels.Image}
+			parts := []kernels.Part{kernels.Image, kernels.Tools}
 			if headers {
 				parts = append(parts, kernels.Headers)
 			}
@@ -52,7 +52,7 @@ The source is Debian's tar, with its patches applied.`,
 				if err != nil {
 					return err
 				}
-				for _, place := range [][2]string{{"kernel", tree.Vmlinux}, {"modules", tree.Modules}, {"headers", tree.Headers}, {"source", tree.Source}} {
+				for _, place := range [][2]string{{"kernel", tree.Vmlinux}, {"modules", tree.Modules}, {"headers", tree.Headers}, {"source", tree.Source}, {"tools", tree.Tools}} {
 					if place[1] != "" {
 						fmt.Fprintln(cmd.OutOrStdout(), name, place[0], place[1])
 					}
@@ -105,7 +105,7 @@ func newKernelsCommand() *cobra.Command {
 			}
 			for _, pin := range kernels.Pins() {
 				var here []string
-				for _, part := range []kernels.Part{kernels.Image, kernels.Headers, kernels.Source} {
+				for _, part := range []kernels.Part{kernels.Image, kernels.Headers, kernels.Source, kernels.Tools} {
 					if _, err := store.Cached(pin.Name, part); err == nil {
 						here = append(here, string(part))
 					} else if !kernels.IsMissing(err) {
@@ -115,7 +115,7 @@ func newKernelsCommand() *cobra.Command {
 				if here == nil {
 					here = []string{"nothing"}
 				}
-				fmt.Fprintf(cmd.OutOrStdout(), "%-6s %-24s version %s, in the cache: %s\n", pin.Name, pin.Release, pin.Version, strings.Join(here, ", "))
+				fmt.Fprintf(cmd.OutOrStdout(), "%-10s %-24s version %s, in the cache: %s\n", pin.Name, pin.Release, pin.Version, strings.Join(here, ", "))
 			}
 			return nil
 		},

@@ -42,7 +42,7 @@ daybook-vm again afterwards.`,
 				if pin.Version != old.Version {
 					change = "was " + old.Version
 				}
-				fmt.Fprintf(cmd.OutOrStdout(), "%-6s %s version %s (%s)\n", pin.Name, pin.Release, pin.Version, change)
+				fmt.Fprintf(cmd.OutOrStdout(), "%-10s %s version %s (%s)\n", pin.Name, pin.Release, pin.Version, change)
 			}
 			return kernels.WritePins(file, pins)
 		},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
 	"time"
 
@@ -63,13 +64,14 @@ const runExample = `  # Does it work on the older kernel?
 
 // runFlags are the options of run as the user wrote them.
 type runFlags struct {
-	kernel, memory, append, console string
-	disks, pmem, gives, fetches     []string
-	modules                         []string
-	cpus, cgroup                    int
-	systemd, engines                bool
-	countInstructions               bool
-	timeout, killAfter              time.Duration
+	kernel, init                string
+	memory, append, console     string
+	disks, pmem, gives, fetches []string
+	modules                     []string
+	cpus, cgroup                int
+	systemd, engines            bool
+	countInstructions           bool
+	timeout, killAfter          time.Duration
 }
 
 // request is the checked form of runFlags.
@@ -106,6 +108,7 @@ func newRunCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.SetInterspersed(false)
 	f.StringVar(&flags.kernel, "kernel", names[len(names)-1], "kernel to boot: "+strings.Join(kernels.Bootable(), " or "))
+	f.StringVar(&flags.init, "init", "", "daybook-vm for the kernel's architecture, the guest's init (default this program, or beside it daybook-vm-ARCHITECTURE)")
 	f.StringArrayVar(&flags.disks, "disk", nil, "add a disk, [PATH:]SIZE[,bps=SIZE][,iops=N][,volatile][,nvme]; repeat for more")
 	f.StringArrayVar(&flags.pmem, "pmem", nil, "add persistent memory, [PATH:]SIZE[,virtio]; repeat for more")
 	f.StringSliceVar(&flags.modules, "modules", nil, "modules to load, by name or file; dependencies are loaded, too")
@@ -126,7 +129,7 @@ func newRunCommand() *cobra.Command {
 
 func (f runFlags) parse(args []string) (request, error) {
 	r := request{
-		config:  vm.Config{Kernel: f.kernel, Systemd: f.systemd, Engines: f.engines, CPUs: f.cpus, Cgroup: f.cgroup, Append: f.append, Modules: f.modules, CountInstructions: f.countInstructions},
+		config:  vm.Config{Kernel: f.kernel, Init: f.init, Systemd: f.systemd, Engines: f.engines, CPUs: f.cpus, Cgroup: f.cgroup, Append: f.append, Modules: f.modules, CountInstructions: f.countInstructions},
 		console: f.console, timeout: f.timeout, killAfter: f.killAfter, command: args,
 	}
 	var errs []error
@@ -147,12 +150,33 @@ func (f runFlags) parse(args []string) (request, error) {
 	r.config.Pmem = parseEach(f.pmem, "--pmem", vm.ParsePmem, &errs)
 	r.config.Give = parseEach(f.gives, "--give", vm.ParseGive, &errs)
 	r.fetches = parseEach(f.fetches, "--fetch", parseFetch, &errs)
+	if r.config.Init == "" {
+		r.config.Init = foreignInit(f.kernel)
+	}
 	if len(errs) == 0 {
 		if err := r.config.Check(); err != nil {
 			errs = append(errs, err)
 		}
 	}
 	return r, errors.Join(errs...)
+}
+
+// foreignInit returns the program beside this one that is built for a kernel of another
+// architecture, "" if there is none or none is needed.
+func foreignInit(kernel string) string {
+	pin, err := kernels.Find(kernel)
+	if err != nil || pin.Arch() == runtime.GOARCH {
+		return ""
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return ""
+	}
+	beside := self + "-" + pin.Arch()
+	if _, err := os.Stat(beside); err != nil {
+		return ""
+	}
+	return beside
 }
 
 func parseEach[T any](texts []string, option string, parse func(string) (T, error), errs *[]error) []T {

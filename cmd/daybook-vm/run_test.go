@@ -114,23 +114,24 @@ func TestExitCodesOfRun(t *testing.T) {
 
 func TestMistakesOfRun(t *testing.T) {
 	for said, args := range map[string][]string{
-		"not a kernel that is pinned in vm/kernels/kernels.yaml: want 5.10 or 6.1 or 6.12 or 7.2": {"--kernel", "5.4", "--", "true"},
-		"--disk: disk \"big\": \"big\" is not a size":                                             {"--disk", "big", "--", "true"},
-		"want a multiple of 2 MiB":                                                                {"--pmem", "1M", "--", "true"},
-		"no command to run":                                                                       {"--kernel", "6.1"},
-		"want GUESTPATH:HOSTPATH":                                                                 {"--fetch", "x:y", "--", "true"},
-		"unknown flag: --disc":                                                                    {"--disc", "1G", "--", "true"},
-		"at least 256 MiB":                                                                        {"--memory", "1M", "--", "true"},
-		"--timeout and --kill-after want a time":                                                  {"--timeout", "0s", "--", "true"},
-		"cgroup version 3":                                                                        {"--cgroup", "3", "--", "true"},
-		"--memory: \"much\" is not a size":                                                        {"--memory", "much", "--", "true"},
+		"not a kernel that is pinned in vm/kernels/kernels.yaml: want 5.10 or 6.1 or 6.1-arm64 or 6.12 or 7.2": {"--kernel", "5.4", "--", "true"},
+		"give one for arm64":                          {"--kernel", "6.1-arm64", "--", "true"},
+		"--disk: disk \"big\": \"big\" is not a size": {"--disk", "big", "--", "true"},
+		"want a multiple of 2 MiB":                    {"--pmem", "1M", "--", "true"},
+		"no command to run":                           {"--kernel", "6.1"},
+		"want GUESTPATH:HOSTPATH":                     {"--fetch", "x:y", "--", "true"},
+		"unknown flag: --disc":                        {"--disc", "1G", "--", "true"},
+		"at least 256 MiB":                            {"--memory", "1M", "--", "true"},
+		"--timeout and --kill-after want a time":      {"--timeout", "0s", "--", "true"},
+		"cgroup version 3":                            {"--cgroup", "3", "--", "true"},
+		"--memory: \"much\" is not a size":            {"--memory", "much", "--", "true"},
 	} {
 		got := run(t, append([]string{"run"}, args...)...)
 		if got.code != exitHarness || !strings.Contains(got.stderr, said) || got.stdout != "" {
 			t.Errorf("%v: %+v; want %q", args, got, said)
 		}
 	}
-	if got := run(t, "fetch", "--kernel", "5.4"); got.code != exitUsage || !strings.Contains(got.stderr, "want 5.10 or 6.1 or 6.12 or 7.2") {
+	if got := run(t, "fetch", "--kernel", "5.4"); got.code != exitUsage || !strings.Contains(got.stderr, "want 5.10 or 6.1 or 6.1-arm64 or 6.12 or 7.2") {
 		t.Errorf("%+v", got)
 	}
 	if got := run(t, "pin", "more"); got.code != exitUsage {
@@ -140,7 +141,7 @@ func TestMistakesOfRun(t *testing.T) {
 
 func TestHelp(t *testing.T) {
 	got := run(t, "run", "--help")
-	for _, want := range []string{"Examples:", "--kill-after", "125  no guest", "6.1 or 6.12"} {
+	for _, want := range []string{"Examples:", "--kill-after", "125  no guest", "6.1-arm64 or 6.12"} {
 		if got.code != 0 || !strings.Contains(got.stdout, want) {
 			t.Errorf("no %q in the help", want)
 		}

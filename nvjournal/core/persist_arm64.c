@@ -2,7 +2,7 @@
 /*
  * Persistence on AArch64: ordinary stores, dc cvap (clean to the point of
  * persistence, ARMv8.2) for each line, and dsb as the fence. The code follows
- * the architecture's manual. It compiles, but it has never run on such a
+ * the architecture's manual. It ran in an emulated guest, and never on such a
  * processor.
  */
 #include "persist.h"

@@ -13,7 +13,9 @@
 
 #include "clock.h"
 
+#if defined(__x86_64__)
 static double ns_per_tick; /* 0: the counter is not used */
+#endif
 static pthread_once_t calibrated = PTHREAD_ONCE_INIT;
 
 uint64_t nvju_monotonic_ns(void)

@@ -19,6 +19,8 @@ type apt struct {
 	private string
 	// sources is our own list of sources, "" for the host's.
 	sources string
+	// arch is the architecture of the packages, "" for the host's.
+	arch string
 }
 
 // options returns options that restrict apt to our own directories.
@@ -31,6 +33,9 @@ func (a apt) options() []string {
 	}
 	if a.sources != "" {
 		options = append(options, "-o", "Dir::Etc::sourcelist="+a.sources, "-o", "Dir::Etc::sourceparts=/dev/null")
+	}
+	if a.arch != "" {
+		options = append(options, "-o", "APT::Architecture="+a.arch, "-o", "APT::Architectures="+a.arch)
 	}
 	return options
 }

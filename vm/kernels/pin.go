@@ -2,6 +2,7 @@ package kernels
 
 import (
 	"bytes"
+	"cmp"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -27,13 +28,22 @@ const (
 	Image   Part = "image"   // the kernel and its modules
 	Headers Part = "headers" // the headers for building modules
 	Source  Part = "source"  // the tar of the kernel's source, with Debian's patches
+	Tools   Part = "tools"   // busybox and programs, if the kernel cannot run the host's
+)
+
+// The architectures of kernels, as Go and Debian call them.
+const (
+	AMD64 = "amd64"
+	ARM64 = "arm64"
 )
 
 // Package is one Debian package of a kernel.
 type Package struct {
-	Part   Part   `yaml:"part"`
-	Name   string `yaml:"name"`
-	SHA256 string `yaml:"sha256"` // of the .deb, 64 hexadecimal digits
+	Part Part   `yaml:"part"`
+	Name string `yaml:"name"`
+	// Version of a tool; "" for the other parts, which have that of the pin.
+	Version string `yaml:"version,omitempty"`
+	SHA256  string `yaml:"sha256"` // of the .deb, 64 hexadecimal digits
 }
 
 // Pin is one kernel, pinned.
@@ -46,6 +56,9 @@ type Pin struct {
 	// not configured with it; otherwise "". Such a kernel has an image, a source or
 	// both, and no headers: no module is built for it. Guests boot it on request only.
 	Suite string `yaml:"suite"`
+	// Architecture is [ARM64], or "" for [AMD64]. A kernel for another architecture than
+	// amd64 has a suite, tools, and a name that ends with the architecture, as 6.1-arm64.
+	Architecture string `yaml:"architecture"`
 
 	of string // of a kernel that is built here: the name of the pinned one
 }
@@ -59,15 +72,36 @@ func Pins() []Pin {
 	return pins
 }
 
+// Arch returns the architecture of the kernel.
+func (p Pin) Arch() string { return cmp.Or(p.Architecture, AMD64) }
+
+// Series returns the name without the architecture, such as "6.1".
+func (p Pin) Series() string { return strings.TrimSuffix(p.Name, "-"+p.Architecture) }
+
 // Has reports whether a part of the kernel is pinned.
 func (p Pin) Has(part Part) bool {
 	return slices.ContainsFunc(p.Packages, func(one Package) bool { return one.Part == part })
+}
+
+// GuestParts returns the parts that a guest needs.
+func (p Pin) GuestParts() []Part {
+	parts := []Part{Image}
+	if p.Has(Tools) {
+		parts = append(parts, Tools)
+	}
+	return parts
 }
 
 // Names returns the names of the kernels that guests boot unless others are requested:
 // those of [Pins] that have all parts.
 func Names() []string {
 	return names(func(p Pin) bool { return p.Suite == "" })
+}
+
+// Foreign returns the names of the kernels for other architectures than amd64. Guests boot
+// them emulated, on request only.
+func Foreign() []string {
+	return names(func(p Pin) bool { return p.Architecture != "" })
 }
 
 // Bootable returns the names of all kernels that guests can boot: those of [Pins] with an image.
@@ -101,8 +135,9 @@ func Find(name string) (Pin, error) {
 
 // Valid file names and arguments of apt.
 var (
-	plainName = regexp.MustCompile(`^[a-z0-9][a-z0-9.+~-]*$`)
-	plainHash = regexp.MustCompile(`^[0-9a-f]{64}$`)
+	plainName    = regexp.MustCompile(`^[a-z0-9][a-z0-9.+~-]*$`)
+	plainVersion = regexp.MustCompile(`^([0-9]+:)?[a-z0-9][a-z0-9.+~-]*$`)
+	plainHash    = regexp.MustCompile(`^[0-9a-f]{64}$`)
 )
 
 func parsePins(text []byte) ([]Pin, error) {
@@ -128,13 +163,20 @@ func parsePins(text []byte) ([]Pin, error) {
 		seen[pin.Name] = true
 		have := make(map[Part]bool)
 		for _, p := range pin.Packages {
-			if p.Part != Image && p.Part != Headers && p.Part != Source {
-				return nil, fmt.Errorf("kernel %q: %q is not a part: want image, headers or source", pin.Name, p.Part)
+			if !slices.Contains([]Part{Image, Headers, Source, Tools}, p.Part) {
+				return nil, fmt.Errorf("kernel %q: %q is not a part: want image, headers, source or tools", pin.Name, p.Part)
+			}
+			if (p.Part == Tools) != plainVersion.MatchString(p.Version) {
+				return nil, fmt.Errorf("kernel %q: package %q with version %q: want a version of Debian for a tool, and none for another part", pin.Name, p.Name, p.Version)
 			}
 			if !plainName.MatchString(p.Name) || !plainHash.MatchString(p.SHA256) {
 				return nil, fmt.Errorf("kernel %q: package %q with sha256 %q: want a package name and 64 hexadecimal digits", pin.Name, p.Name, p.SHA256)
 			}
 			have[p.Part] = true
+		}
+		foreign := pin.Architecture != ""
+		if foreign && (pin.Architecture != ARM64 || pin.Suite == "" || !strings.HasSuffix(pin.Name, "-"+ARM64)) || foreign != have[Tools] {
+			return nil, fmt.Errorf("kernel %q of architecture %q: want none, or %s with a suite, tools and a name that ends with -%s", pin.Name, pin.Architecture, ARM64, ARM64)
 		}
 		wanted := []Part{Image, Headers, Source}
 		if pin.Suite != "" {
@@ -164,9 +206,16 @@ func FormatPins(pins []Pin) []byte {
 		if pin.Suite != "" {
 			fmt.Fprintf(&out, "  suite: %s\n", pin.Suite)
 		}
+		if pin.Architecture != "" {
+			fmt.Fprintf(&out, "  architecture: %s\n", pin.Architecture)
+		}
 		out.WriteString("  packages:\n")
 		for _, p := range pin.Packages {
-			fmt.Fprintf(&out, "    - part: %s\n      name: %s\n      sha256: %s\n", p.Part, p.Name, p.SHA256)
+			fmt.Fprintf(&out, "    - part: %s\n      name: %s\n", p.Part, p.Name)
+			if p.Version != "" {
+				fmt.Fprintf(&out, "      version: %q\n", p.Version)
+			}
+			fmt.Fprintf(&out, "      sha256: %s\n", p.SHA256)
 		}
 	}
 	return out.Bytes()

@@ -26,6 +26,7 @@ func TestInvalidPinFiles(t *testing.T) {
 	pins := slices.DeleteFunc(Pins(), func(p Pin) bool { return p.Suite != "" })[:1]
 	good := string(FormatPins(pins))
 	suite := string(FormatPins(slices.DeleteFunc(Pins(), func(p Pin) bool { return p.Name != "5.10" })))
+	foreign := string(FormatPins(slices.DeleteFunc(Pins(), func(p Pin) bool { return p.Name != "6.1-arm64" })))
 	for what, text := range map[string]string{
 		"empty":            "",
 		"unknown key":      strings.Replace(good, "release:", "reelase:", 1),
@@ -39,6 +40,13 @@ func TestInvalidPinFiles(t *testing.T) {
 		"suite's path":     strings.Replace(suite, "suite: bullseye", "suite: ../bullseye", 1),
 		"image, no suite":  strings.Replace(suite, "  suite: bullseye\n", "", 1),
 		"suite's headers":  strings.Replace(suite, "part: image", "part: headers", 1),
+		"no such machine":  strings.Replace(foreign, "architecture: arm64", "architecture: m68k", 1),
+		"no suite":         strings.Replace(foreign, "  suite: bookworm\n", "", 1),
+		"name of amd64":    strings.Replace(foreign, `"6.1-arm64"`, `"6.1"`, 1),
+		"no tools":         foreign[:strings.Index(foreign, "    - part: tools")],
+		"tool's version":   strings.Replace(foreign, `version: "2.`, `version: "=2.`, 1),
+		"image's version":  strings.Replace(foreign, "      sha256", "      version: \"1\"\n      sha256", 1),
+		"tools of amd64":   strings.Replace(strings.Replace(suite, "part: image", "part: tools", 1), "      sha256", "      version: \"1\"\n      sha256", 1),
 		"empty suite":      suite[:strings.Index(suite, "  packages:")] + "  packages: []\n",
 		"hash of capitals": strings.Replace(good, pins[0].Packages[0].SHA256, strings.ToUpper(pins[0].Packages[0].SHA256), 1),
 	} {
@@ -52,7 +60,7 @@ func TestInvalidPinFiles(t *testing.T) {
 }
 
 func TestFindListsTheExistingNames(t *testing.T) {
-	if _, err := Find("5.4"); err == nil || !strings.Contains(err.Error(), "5.10 or 6.1 or 6.12 or 7.2") || !strings.Contains(err.Error(), PinFile) {
+	if _, err := Find("5.4"); err == nil || !strings.Contains(err.Error(), "5.10 or 6.1 or 6.1-arm64 or 6.12 or 7.2") || !strings.Contains(err.Error(), PinFile) {
 		t.Errorf("%v", err)
 	}
 }

@@ -27,7 +27,11 @@ func prepare(ctx context.Context, t cache.Tools, next, last string, pin Pin, par
 		if _, err := os.Stat(packed); err != nil {
 			packed = filepath.Join(modules, "vmlinuz") // in Debian's packages since 7.x
 		}
-		if err := unpackKernel(ctx, t, packed, filepath.Join(next, "vmlinux")); err != nil {
+		unpack := unpackKernel
+		if pin.Arch() == ARM64 {
+			unpack = takeImage
+		}
+		if err := unpack(ctx, t, packed, filepath.Join(next, "vmlinux")); err != nil {
 			return err
 		}
 		if err := unpackModules(ctx, t, modules); err != nil {
@@ -53,6 +57,24 @@ func moveModules(root, release string) (string, error) {
 	}
 	_, err := os.Stat(dir)
 	return dir, err
+}
+
+// imageMagic is what an Image of arm64 has at imageMagicAt;
+// Documentation/arm64/booting.rst.
+const imageMagic, imageMagicAt = "ARM\x64", 56
+
+// takeImage moves an Image of arm64, which QEMU boots as it is.
+func takeImage(_ context.Context, _ cache.Tools, from, to string) error {
+	file, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	magic := make([]byte, len(imageMagic))
+	if _, err := file.ReadAt(magic, imageMagicAt); err != nil || string(magic) != imageMagic {
+		return fmt.Errorf("%s is not an uncompressed Image of arm64", from)
+	}
+	return os.Rename(from, to)
 }
 
 // Offsets in the boot sector of a bzImage; Documentation/arch/x86/boot.rst.

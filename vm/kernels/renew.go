@@ -1,6 +1,7 @@
 package kernels
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,21 +17,21 @@ import (
 // archives have now: the newest in a release itself, else the newest of all.
 // The hashes are those of apt's signed lists.
 func (s Store) Renew(ctx context.Context, old Pin) (Pin, error) {
-	series := old.Name
-	a, err := s.freshApt(ctx, cache.Tools{}, old.Suite)
+	series, arch := old.Series(), old.Arch()
+	a, err := s.freshApt(ctx, cache.Tools{}, old)
 	if err != nil {
 		return Pin{}, err
 	}
-	offers, err := seriesOffers(ctx, a, series)
+	offers, err := seriesOffers(ctx, a, series, arch)
 	if err != nil {
 		return Pin{}, err
 	}
 	best := bestOffer(offers, func(x, y string) bool { return newer(ctx, x, y) })
 	if best == nil {
-		return Pin{}, fmt.Errorf("apt's archives have no linux-image of series %s for amd64; apt-cache policy lists the sources", series)
+		return Pin{}, fmt.Errorf("apt's archives have no linux-image of series %s for %s; apt-cache policy lists the sources", series, arch)
 	}
 	release := strings.TrimPrefix(best.name, "linux-image-")
-	pin := Pin{Name: series, Release: release, Version: best.version, Suite: old.Suite}
+	pin := Pin{Name: old.Name, Release: release, Version: best.version, Suite: old.Suite, Architecture: old.Architecture}
 	about, err := a.run(ctx, "", "apt-cache", "show", best.name+"="+best.version)
 	if err != nil {
 		return Pin{}, err
@@ -53,6 +54,20 @@ func (s Store) Renew(ctx context.Context, old Pin) (Pin, error) {
 	if old.Suite == "" || old.Has(Source) {
 		wanted = append(wanted, Package{Part: Source, Name: "linux-source-" + series})
 	}
+	for _, p := range old.Packages {
+		if p.Part != Tools {
+			continue
+		}
+		offers, err := a.offers(ctx, p.Name)
+		if err != nil {
+			return Pin{}, err
+		}
+		best := bestOffer(offers, func(x, y string) bool { return newer(ctx, x, y) })
+		if best == nil {
+			return Pin{}, fmt.Errorf("apt's archives have no package %s for %s", p.Name, arch)
+		}
+		wanted = append(wanted, Package{Part: Tools, Name: p.Name, Version: best.version})
+	}
 	for _, p := range wanted {
 		if err := pin.add(ctx, a, p); err != nil {
 			return Pin{}, err
@@ -63,13 +78,13 @@ func (s Store) Renew(ctx context.Context, old Pin) (Pin, error) {
 
 // add adds a package with its hash in apt's lists.
 func (p *Pin) add(ctx context.Context, a apt, one Package) error {
-	about, err := a.run(ctx, "", "apt-cache", "show", one.Name+"="+p.Version)
+	about, err := a.run(ctx, "", "apt-cache", "show", one.Name+"="+cmp.Or(one.Version, p.Version))
 	if err != nil {
 		return err
 	}
 	one.SHA256 = field(about, "SHA256")
 	if !plainHash.MatchString(one.SHA256) {
-		return fmt.Errorf("apt's lists have no SHA256 of %s version %s, so it cannot be pinned", one.Name, p.Version)
+		return fmt.Errorf("apt's lists have no SHA256 of %s version %s, so it cannot be pinned", one.Name, cmp.Or(one.Version, p.Version))
 	}
 	p.Packages = append(p.Packages, one)
 	return nil
@@ -77,7 +92,7 @@ func (p *Pin) add(ctx context.Context, a apt, one Package) error {
 
 // candidates lists the kernels of a series that can be pinned, for messages.
 func candidates(ctx context.Context, a apt, pin Pin) string {
-	offers, err := seriesOffers(ctx, a, pin.Name)
+	offers, err := seriesOffers(ctx, a, pin.Series(), pin.Arch())
 	if err != nil || len(offers) == 0 {
 		return "none"
 	}
@@ -98,8 +113,8 @@ func candidates(ctx context.Context, a apt, pin Pin) string {
 
 // seriesOffers lists the standard kernels of a series, without cloud, real-time
 // and unsigned ones.
-func seriesOffers(ctx context.Context, a apt, series string) ([]offer, error) {
-	pattern := `^linux-image-` + regexp.QuoteMeta(series) + `\.[0-9]+(-[0-9]+|\+deb[0-9]+)?-amd64$`
+func seriesOffers(ctx context.Context, a apt, series, arch string) ([]offer, error) {
+	pattern := `^linux-image-` + regexp.QuoteMeta(series) + `\.[0-9]+(-[0-9]+|\+deb[0-9]+)?-` + arch + `$`
 	text, err := a.run(ctx, "", "apt-cache", "search", "--names-only", pattern)
 	if err != nil {
 		return nil, err

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"github.com/daybook-project/daybook/vm/internal/cache"
 )
@@ -43,10 +44,11 @@ func DefaultStore() (Store, error) {
 // Tree holds the paths of a kernel's parts. Parts that were not requested are "".
 type Tree struct {
 	Pin
-	Vmlinux string // the kernel, an ELF file that starts by PVH
+	Vmlinux string // the kernel: an ELF file that starts by PVH; for arm64 an Image
 	Modules string // the directory lib/modules/RELEASE, with modules.dep
 	Headers string // for make -C HEADERS M=DIR modules
 	Source  string // the tar of the source (.tar.xz), as Debian patches it
+	Tools   string // the root of the unpacked tools
 }
 
 // Cached returns a kernel with those parts from the cache. The error is
@@ -95,6 +97,8 @@ func (s Store) tree(pin Pin, parts []Part) (Tree, error) {
 			tree.Modules = filepath.Join(dir, "lib/modules", pin.Release)
 		case Headers:
 			tree.Headers = filepath.Join(dir, "usr/src/linux-headers-"+pin.Release)
+		case Tools:
+			tree.Tools = dir
 		case Source:
 			tars, _ := filepath.Glob(filepath.Join(dir, "usr/src/linux-source-*.tar.xz"))
 			if len(tars) != 1 {
@@ -137,9 +141,10 @@ func (s Store) need(ctx context.Context, pin Pin, part Part) error {
 		return nil
 	}
 	return cache.Make(ctx, dir, func() { s.log("waiting for another fetch") }, func(t cache.Tools, next string) error {
+		fresh := sync.OnceValues(func() (apt, error) { return s.freshApt(ctx, t, pin) })
 		for _, p := range pin.Packages {
 			if p.Part == part {
-				if err := s.unpack(ctx, t, next, pin, p); err != nil {
+				if err := s.unpack(ctx, t, fresh, next, pin, p); err != nil {
 					return err
 				}
 			}
@@ -148,26 +153,28 @@ func (s Store) need(ctx context.Context, pin Pin, part Part) error {
 	})
 }
 
-// unpack downloads one package, checks it, and unpacks it into dir.
-func (s Store) unpack(ctx context.Context, t cache.Tools, dir string, pin Pin, p Package) error {
-	s.log("fetching %s %s", p.Name, pin.Version)
+// unpack downloads one package, checks it, and unpacks it into dir. freshApt fetches new
+// package lists, once.
+func (s Store) unpack(ctx context.Context, t cache.Tools, freshApt func() (apt, error), dir string, pin Pin, p Package) error {
+	version := cmp.Or(p.Version, pin.Version)
+	s.log("fetching %s %s", p.Name, version)
 	download := filepath.Join(dir, "deb")
 	if err := os.Mkdir(download, 0o755); err != nil {
 		return err
 	}
 	defer os.RemoveAll(download)
-	wanted := p.Name + "=" + pin.Version
+	wanted := p.Name + "=" + version
 	err := errors.New("the host's sources do not have its suite")
 	if pin.Suite == "" {
 		_, err = apt{Tools: t}.run(ctx, download, "apt-get", "download", wanted)
 	}
 	if err != nil && ctx.Err() == nil {
 		// The host's lists may be old or missing: try again with new lists.
-		fresh, freshErr := s.freshApt(ctx, t, pin.Suite)
+		fresh, freshErr := freshApt()
 		if freshErr != nil {
 			return fmt.Errorf("%w; and new package lists cannot be fetched: %w", err, freshErr)
 		}
-		if !fresh.has(ctx, p.Name, pin.Version) {
+		if !fresh.has(ctx, p.Name, version) {
 			return fmt.Errorf("apt's archives no longer have %s, which is pinned in %s. The newest available: %s. Renew the pin with bin/daybook-vm pin --kernel %s",
 				wanted, PinFile, candidates(ctx, fresh, pin), pin.Name)
 		}
@@ -191,14 +198,14 @@ func (s Store) unpack(ctx context.Context, t cache.Tools, dir string, pin Pin, p
 	return err
 }
 
-// freshApt returns an apt with our own package lists, fetched now: of the host's
-// sources, or of a suite of Debian that they do not have.
-func (s Store) freshApt(ctx context.Context, t cache.Tools, suite string) (apt, error) {
+// freshApt returns an apt with our own package lists for a kernel, fetched now: of the
+// host's sources, or of a suite of Debian that they do not have.
+func (s Store) freshApt(ctx context.Context, t cache.Tools, pin Pin) (apt, error) {
 	s.log("fetching package lists")
-	a := apt{Tools: t, private: filepath.Join(s.Dir, "apt")}
-	if suite != "" {
-		a.private += "-" + suite
-		if err := a.takeSuite(ctx, suite); err != nil {
+	a := apt{Tools: t, private: filepath.Join(s.Dir, "apt"), arch: pin.Architecture}
+	if pin.Suite != "" {
+		a.private = strings.TrimSuffix(a.private+"-"+pin.Suite+"-"+pin.Architecture, "-")
+		if err := a.takeSuite(ctx, pin.Suite); err != nil {
 			return a, err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -90,21 +91,25 @@ func OneKernel(t testing.TB) []string {
 // Need skips the test if guests with this kernel cannot boot here.
 func Need(t testing.TB, kernel string) {
 	t.Helper()
-	if err := vm.CheckHost(); err != nil {
+	if err := vm.CheckHost(kernel); err != nil {
 		needs.That(t, false, err.Error())
 	}
 	store, err := kernels.DefaultStore()
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = store.Cached(kernel, kernels.Image)
+	pin, err := kernels.Find(kernel)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = store.Cached(kernel, pin.GuestParts()...)
 	switch {
 	case err == nil:
 	case !kernels.IsMissing(err):
 		t.Fatal(err)
 	case os.Getenv("DAYBOOK_REQUIRE_ALL") == "1":
 		store.Log = t.Logf
-		if _, err := store.Get(t.Context(), kernel, kernels.Image); err != nil {
+		if _, err := store.Get(t.Context(), kernel, pin.GuestParts()...); err != nil {
 			t.Fatalf("required here, but missing: %v", err)
 		}
 	default:
@@ -151,6 +156,23 @@ func InGuest(t *testing.T, config Config, test func(t *testing.T)) {
 	if config.OneKernel {
 		names = OneKernel(t)
 	}
+	inGuests(t, names, config, test)
+}
+
+// OtherArchitectures runs a test in a guest as [InGuest] does, but on the kernels for other
+// architectures than amd64. These guests are emulated, also where KVM works.
+func OtherArchitectures(t *testing.T, config Config, test func(t *testing.T)) {
+	t.Helper()
+	names := kernels.Foreign()
+	if os.Getenv(kernelsVariable) != "" {
+		chosen := Kernels(t)
+		names = slices.DeleteFunc(names, func(name string) bool { return !slices.Contains(chosen, name) })
+	}
+	inGuests(t, names, config, test)
+}
+
+func inGuests(t *testing.T, names []string, config Config, test func(t *testing.T)) {
+	t.Helper()
 	onEach(t, names, func(t *testing.T, kernel string) {
 		t.Helper()
 		if Inside() {
@@ -158,6 +180,9 @@ func InGuest(t *testing.T, config Config, test func(t *testing.T)) {
 			return
 		}
 		Need(t, kernel)
+		if (config.Systemd || len(config.Pmem) > 0) && slices.Contains(kernels.Foreign(), kernel) {
+			t.Skip("guests of another architecture have neither systemd nor persistent memory")
+		}
 		if config.Systemd {
 			NeedRoot(t, config.Engines)
 		}
@@ -184,7 +209,12 @@ func onHost(t *testing.T, kernel string, config Config) {
 		t.Fatal(err)
 	}
 	ctx, timeout := bounded(t)
-	m, release, err := guests.take(ctx, config.key(kernel), guest, config.Fresh)
+	m, release, err := guests.take(config.key(kernel), config.Fresh, func() (*vm.Machine, error) {
+		if guest.Init, err = initFor(t, kernel); err != nil {
+			return nil, err
+		}
+		return vm.Boot(ctx, guest)
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,7 +232,7 @@ func onHost(t *testing.T, kernel string, config Config) {
 	out := &report{test: t.Name(), to: t.Output()}
 	err = m.Do(ctx, vm.Command{
 		Args: append([]string{vm.Self}, testFlags(t.Name(), timeout)...),
-		Env:  guestEnvironment(t), Dir: dir,
+		Env:  guestEnvironment(kernel), Dir: dir,
 		Stdout: out, Stderr: out,
 	})
 	var exit *vm.ExitError
@@ -278,8 +308,8 @@ func testFlags(name string, timeout time.Duration) []string {
 // guestEnvironment returns the variables that control tests. It reads each one by
 // name, because go test caches a result while the variables that were read are
 // unchanged.
-func guestEnvironment(t testing.TB) []string {
-	env := []string{insideVariable + "=1", kernelsVariable + "=" + strings.Join(Kernels(t), ",")}
+func guestEnvironment(kernel string) []string {
+	env := []string{insideVariable + "=1", kernelsVariable + "=" + kernel}
 	_ = os.Getenv(longVariable) // even if it is not set now
 	for _, pair := range os.Environ() {
 		name, _, _ := strings.Cut(pair, "=")

@@ -1,7 +1,6 @@
 package vmtest
 
 import (
-	"context"
 	"slices"
 	"sync"
 
@@ -26,15 +25,15 @@ type shared struct {
 
 var guests pool
 
-// take returns a guest, a waiting or a new one, and a function that releases it;
-// good means that other tests can use it.
-func (p *pool) take(ctx context.Context, key string, config vm.Config, fresh bool) (*vm.Machine, func(good bool), error) {
+// take returns a guest, a waiting one or one that it boots, and a function that releases
+// it; good means that other tests can use it.
+func (p *pool) take(key string, fresh bool, boot func() (*vm.Machine, error)) (*vm.Machine, func(good bool), error) {
 	p.busy.Lock()
 	m := p.find(key)
 	if m == nil || fresh {
 		p.shrink(maxShared - 1)
 		var err error
-		if m, err = vm.Boot(ctx, config); err != nil {
+		if m, err = boot(); err != nil {
 			p.busy.Unlock()
 			return nil, nil, err
 		}

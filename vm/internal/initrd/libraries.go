@@ -6,13 +6,15 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 )
 
 // libraries lists the run-time dependencies of a program or library of the host:
 // the paths of its dynamic loader and its shared libraries, as the loader finds
 // them. The list is empty for a static program, and for a file that is not ELF.
-// It lacks libraries that a program opens itself (dlopen).
+// It lacks libraries that a program opens itself (dlopen), and is empty for a program of
+// another architecture than this one's, whose loader cannot run here.
 func libraries(program string) ([]string, error) {
 	file, err := elf.Open(program)
 	if err != nil {
@@ -23,6 +25,9 @@ func libraries(program string) ([]string, error) {
 		return nil, err
 	}
 	defer file.Close()
+	if file.Machine != machines[runtime.GOARCH] {
+		return nil, nil
+	}
 	needed, err := file.ImportedLibraries()
 	if err != nil || len(needed) == 0 {
 		return nil, nil // static
@@ -42,6 +47,9 @@ func libraries(program string) ([]string, error) {
 	}
 	return append(found, loader), nil
 }
+
+// machines are the values of ELF's e_machine, by the names of architectures.
+var machines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
 
 // interpreter returns the path of a program's dynamic loader.
 func interpreter(file *elf.File) string {

@@ -17,8 +17,10 @@ import (
 
 // Root describes the content of the guest's root file system.
 type Root struct {
-	Agent     string // the host's program that becomes the guest's init
+	Agent     string // the program that becomes the guest's init
 	Busybox   string // the host's static busybox
+	Arch      string // the architecture of the guest
+	Tools     string // the root of its tools with busybox, "" if it runs the host's programs
 	Release   string // of the kernel
 	ModuleDir string // lib/modules/RELEASE, with modules.dep
 	Modules   []string
@@ -61,17 +63,32 @@ func (r Root) Write(w io.Writer) (int64, error) {
 		t.putFile(wire.AgentPath, r.Agent),
 		putLibraries(t, r.Agent),
 		t.putText(wire.SetupPath, 0o644, string(setup)),
-		putBusybox(t, r.Busybox),
-		putRunners(t),
+		r.putPrograms(t),
 	); err != nil {
 		return 0, err
 	}
-	for _, given := range r.Give {
-		if err := given.put(t); err != nil {
-			return 0, err
-		}
-	}
 	return t.write(w)
+}
+
+// putPrograms adds busybox, the programs that replace some of its own, and what is given.
+func (r Root) putPrograms(t tree) error {
+	if r.Tools == "" {
+		errs := []error{putBusybox(t, r.Busybox, r.Busybox), putRunners(t)}
+		for _, given := range r.Give {
+			errs = append(errs, given.put(t))
+		}
+		return errors.Join(errs...)
+	}
+	busybox := filepath.Join(r.Tools, "bin/busybox")
+	if _, err := os.Stat(busybox); err != nil {
+		busybox = filepath.Join(r.Tools, "usr/bin/busybox")
+	}
+	// Busybox's shell would run busybox's programs instead of others on the PATH.
+	errs := []error{putBusybox(t, busybox, r.Busybox), putTools(t, r.Tools), t.putLink("/usr/bin/sh", "dash")}
+	for _, given := range r.Give {
+		errs = append(errs, given.putForeign(t, r.Arch))
+	}
+	return errors.Join(errs...)
 }
 
 // putGiven puts the given files below a directory, from which the agent copies
@@ -162,8 +179,9 @@ func putRunners(t tree) error {
 
 // putBusybox puts busybox with its names in a separate directory, so that a
 // program of the host always comes first. Only programs that others call by an
-// absolute path are elsewhere; files of the host can replace them.
-func putBusybox(t tree, busybox string) error {
+// absolute path are elsewhere; files of the host can replace them. lister is a busybox
+// that runs here, and knows the names.
+func putBusybox(t tree, busybox, lister string) error {
 	if _, err := os.Stat(busybox); err != nil {
 		return err
 	}
@@ -174,9 +192,9 @@ func putBusybox(t tree, busybox string) error {
 	if len(needed) > 0 {
 		return fmt.Errorf("%s is not static: install busybox-static", busybox)
 	}
-	text, err := exec.Command(busybox, "--list").Output()
+	text, err := exec.Command(lister, "--list").Output()
 	if err != nil {
-		return fmt.Errorf("cannot list the applets of %s: %w", busybox, err)
+		return fmt.Errorf("cannot list the applets of %s: %w", lister, err)
 	}
 	errs := []error{t.putFile(wire.Busybox, busybox)}
 	for applet := range strings.FieldsSeq(string(text)) {

@@ -86,6 +86,14 @@ func TestGuestAttributionIsWithinItsBounds(t *testing.T) {
 	})
 }
 
+// The programs that the kernel's BPF compiler makes on another architecture attribute the
+// same, and so does Daybook's program for it.
+func TestGuestAttributionOnOtherArchitectures(t *testing.T) {
+	vmtest.OtherArchitectures(t, guestConfig(2), func(t *testing.T) {
+		attributionIsWithinItsBounds(t, guestAttribution)
+	})
+}
+
 func TestGuestAllOfAttributionIsWithinItsBounds(t *testing.T) {
 	vmtest.Long(t)
 	o := Quick
