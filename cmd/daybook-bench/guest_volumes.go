@@ -12,6 +12,7 @@ import (
 
 func newGuestVolumesCommand() *cobra.Command {
 	b := bench{name: "guest-volumes"}
+	var rounds int
 	var names, arrangements, dividers, loads []string
 	cmd := &cobra.Command{
 		Use:   "guest-volumes",
@@ -22,11 +23,15 @@ pool on XFS (VX), an image that a process serves by ublk (U, not on 6.1), a devi
 mapping of the extents of an image (M), or a partition (P). Each phase takes 40 s, with
 files that grow, with files that are rewritten, and with a container that waits for each
 sync. The disk is divided by BFQ, or by io.cost with a model of three quarters of the
-disk, with too short a period, or with a model of the whole disk. It fails if the share of the container of weight 700 on volumes under
-io.cost is more than 3 points off. It takes about 45 minutes for each kernel and needs
-fio, mkfs.xfs and dmsetup (scripts/setup bench).`,
+disk, with too short a period, or with a model of the whole disk. It fails if the share
+of the container of weight 700 on volumes under io.cost is more than 3 points off. A round
+takes about 45 minutes for each kernel. It needs fio, mkfs.xfs and dmsetup (scripts/setup
+bench).`,
 		Example: `  daybook-bench guest-volumes --docs docs/results
   daybook-bench guest-volumes --quick --kernels 6.12
+
+  # Syncs of a container that waits, compared with a partition in each of five rounds
+  daybook-bench guest-volumes --kernels 6.12 --dividers io.cost --loads waiting --rounds 5
 
   # One part again; the other parts in --output stay unchanged
   daybook-bench guest-volumes --kernels 6.12 --arrangements VX --dividers bfq --docs docs/results`,
@@ -41,6 +46,7 @@ fio, mkfs.xfs and dmsetup (scripts/setup bench).`,
 				options = guestvolumes.Quick
 			}
 			options.Boot, options.Kernels = bootVolumesGuest, names
+			options.Rounds = rounds
 			choose(&options.Arrangements, arrangements)
 			choose(&options.Dividers, dividers)
 			choose(&options.Loads, loads)
@@ -61,6 +67,7 @@ fio, mkfs.xfs and dmsetup (scripts/setup bench).`,
 	cmd.Flags().StringSliceVar(&arrangements, "arrangements", nil, "measure only these `ARRANGEMENTS`: VX, U, M, P")
 	cmd.Flags().StringSliceVar(&dividers, "dividers", nil, "measure only under these `DIVIDERS`: io.cost, io.cost-short, io.cost-full, bfq")
 	cmd.Flags().StringSliceVar(&loads, "loads", nil, "measure only these `LOADS`: growing, rewriting, waiting")
+	cmd.Flags().IntVar(&rounds, "rounds", 1, "measure each case `N` times, in rounds of all cases")
 	cmd.AddCommand(newPhaseCommand(guestvolumes.RunInGuest))
 	return cmd
 }

@@ -25,6 +25,9 @@ type Options struct {
 	Loads        []string
 	Seconds      int
 	Interval     time.Duration
+	// Rounds is how often each case is measured, at least 1. A round measures all cases
+	// once, so that a host that is busy for a while does not change one arrangement alone.
+	Rounds int
 	// Before is an earlier result. Its runs are kept unless they are measured again.
 	Before Result
 }
@@ -103,10 +106,10 @@ func RunsOn(a fixture.Arrangement, kernel string) bool {
 // Full is the benchmark, Quick a short run that tests it.
 var (
 	Full = Options{
-		Arrangements: Arrangements(), Dividers: Dividers(), Loads: Loads(), Seconds: 40, Interval: 5 * time.Second,
+		Arrangements: Arrangements(), Dividers: Dividers(), Loads: Loads(), Seconds: 40, Interval: 5 * time.Second, Rounds: 1,
 	}
 	Quick = Options{
-		Arrangements: []fixture.Arrangement{fixture.PlacedOnXFS}, Dividers: []string{IOCost}, Loads: []string{Rewriting}, Seconds: 15, Interval: 5 * time.Second,
+		Arrangements: []fixture.Arrangement{fixture.PlacedOnXFS}, Dividers: []string{IOCost}, Loads: []string{Rewriting}, Seconds: 15, Interval: 5 * time.Second, Rounds: 1,
 	}
 )
 
@@ -124,6 +127,9 @@ func (o Options) Check() error {
 	if o.Interval < time.Second || time.Duration(o.Seconds)*time.Second < o.Interval {
 		return fmt.Errorf("%d s with samples of %v: want at least one sample, of at least 1 s", o.Seconds, o.Interval)
 	}
+	if o.Rounds < 1 {
+		return fmt.Errorf("%d rounds: want at least 1", o.Rounds)
+	}
 	if len(o.Kernels) == 0 || len(o.Arrangements) == 0 || len(o.Dividers) == 0 || len(o.Loads) == 0 {
 		return errors.New("nothing to measure: want at least one kernel, arrangement, divider and load")
 	}
@@ -138,10 +144,12 @@ func (o Options) Check() error {
 // cases returns the cases of each guest, in the order in which they run.
 func (o Options) cases() []Case {
 	var all []Case
-	for _, arrangement := range o.Arrangements {
-		for _, load := range o.Loads {
-			for _, divider := range o.Dividers {
-				all = append(all, Case{Arrangement: arrangement, Load: load, Divider: divider, Seconds: o.Seconds, Interval: o.Interval})
+	for round := range o.Rounds {
+		for _, arrangement := range o.Arrangements {
+			for _, load := range o.Loads {
+				for _, divider := range o.Dividers {
+					all = append(all, Case{Round: round, Arrangement: arrangement, Load: load, Divider: divider, Seconds: o.Seconds, Interval: o.Interval})
+				}
 			}
 		}
 	}
@@ -150,6 +158,7 @@ func (o Options) cases() []Case {
 
 // Case is one measurement in a guest.
 type Case struct {
+	Round       int                 `json:"round"` // from 0
 	Arrangement fixture.Arrangement `json:"arrangement"`
 	Load        string              `json:"load"`
 	Divider     string              `json:"divider"`
@@ -303,7 +312,7 @@ func (r *Result) put(run Run) {
 	r.Runs = append(r.Runs, run)
 }
 
-// compare orders by kernel, arrangement, load and divider.
+// compare orders by kernel, arrangement, load, divider and round.
 func (r Run) compare(other Run) int {
 	if r.Kernel != other.Kernel {
 		// 6.1 before 6.12: the shorter number first.
@@ -315,7 +324,8 @@ func (r Run) compare(other Run) int {
 	return cmp.Or(
 		slices.Index(Arrangements(), r.Arrangement)-slices.Index(Arrangements(), other.Arrangement),
 		slices.Index(Loads(), r.Load)-slices.Index(Loads(), other.Load),
-		slices.Index(Dividers(), r.Divider)-slices.Index(Dividers(), other.Divider))
+		slices.Index(Dividers(), r.Divider)-slices.Index(Dividers(), other.Divider),
+		r.Round-other.Round)
 }
 
 // release returns the part of a kernel release before the second dot.

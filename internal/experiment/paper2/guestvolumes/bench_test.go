@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -30,6 +31,7 @@ func TestOptionsThatCannotBeAreRefused(t *testing.T) {
 		"a divider there is not":    func(o *Options) { o.Dividers = []string{"cfq"} },
 		"a load there is not":       func(o *Options) { o.Loads = []string{"reading"} },
 		"no time":                   func(o *Options) { o.Seconds = 0 },
+		"no round":                  func(o *Options) { o.Rounds = 0 },
 		"an interval above a phase": func(o *Options) { o.Interval = time.Hour },
 		"an interval below 1 s":     func(o *Options) { o.Interval = 0 },
 	} {
@@ -146,6 +148,29 @@ func TestRunsMeasuredAgainReplaceTheOnesBefore(t *testing.T) {
 	o.Boot = func(context.Context, string) (Guest, error) { return nil, wrong }
 	if _, err := Bench(t.Context(), fixture.Lab{}, o); !errors.Is(err, wrong) {
 		t.Errorf("a boot that failed: %v", err)
+	}
+}
+
+// The syncs of an arrangement are compared with those on a partition of the same round.
+func TestSyncsAreComparedWithinARound(t *testing.T) {
+	var r Result
+	for round, syncs := range [][2]uint64{{100, 90}, {400, 200}, {50, 40}} {
+		for n, arrangement := range []fixture.Arrangement{fixture.OwnPartitions, fixture.PlacedOnXFS} {
+			run := madeUpRun("6.12.1", IOCost, 0.7, 1)
+			run.Round, run.Arrangement, run.A.Syncs = round, arrangement, syncs[n]
+			r.put(run)
+		}
+	}
+	slices.SortStableFunc(r.Runs, Run.compare)
+	page, err := r.Report()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(page.Markdown("make bench-guest-volumes", ""))
+	for _, want := range []string{"| VX, growing, io.cost | 3 | 90.0 | 0.80 | 0.90, 0.50, 0.80 |", "| P, growing, io.cost | 3 | 100.0 | 1.00 | 1.00, 1.00, 1.00 |"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the page has no %q:\n%s", want, text)
+		}
 	}
 }
 

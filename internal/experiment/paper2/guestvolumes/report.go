@@ -6,6 +6,7 @@ import (
 
 	"github.com/daybook-project/daybook/internal/experiment/fixture"
 	"github.com/daybook-project/daybook/internal/experiment/report"
+	"github.com/daybook-project/daybook/internal/experiment/statistics"
 )
 
 // Report returns the result as a page.
@@ -54,6 +55,9 @@ func (r Result) Report() (report.Report, error) {
 		}
 		table.Note = strings.Join(notes, " ")
 		page.Tables = append(page.Tables, table)
+		if beside := r.besidePartitions(kernel); len(beside.Rows) > 0 {
+			page.Tables = append(page.Tables, beside)
+		}
 	}
 	return page, nil
 }
@@ -68,6 +72,47 @@ func (r Result) kernels() []string {
 	}
 	return all
 }
+
+// besidePartitions compares the syncs of A with those on a partition in the same round.
+func (r Result) besidePartitions(kernel string) report.Table {
+	table := report.Table{
+		Title:   "Linux " + kernel + ": syncs beside those on a partition in the same round",
+		Columns: []string{"arrangement, load, divider", "rounds", "syncs of A a second", "of the partition's", "in each round"},
+		Note:    "The medians of the rounds. A round measures all arrangements, one after the other.",
+	}
+	partition := make(map[Case]float64)
+	for _, run := range r.Runs {
+		if run.Kernel == kernel && run.Arrangement == fixture.OwnPartitions {
+			partition[run.besides()] = run.syncs()
+		}
+	}
+	for n := 0; n < len(r.Runs); {
+		first := r.Runs[n]
+		var rates, ratios []float64
+		var each []string
+		for ; n < len(r.Runs) && r.Runs[n].compare(first) == r.Runs[n].Round-first.Round; n++ {
+			of, measured := partition[r.Runs[n].besides()]
+			if r.Runs[n].Kernel != kernel || !measured || of == 0 {
+				continue
+			}
+			rates, ratios = append(rates, r.Runs[n].syncs()), append(ratios, r.Runs[n].syncs()/of)
+			each = append(each, fmt.Sprintf("%.2f", r.Runs[n].syncs()/of))
+		}
+		if len(rates) > 1 {
+			table.Rows = append(table.Rows, []string{first.kind(), fmt.Sprint(len(rates)),
+				fmt.Sprintf("%.1f", statistics.Median(rates)), fmt.Sprintf("%.2f", statistics.Median(ratios)), strings.Join(each, ", ")})
+		}
+	}
+	return table
+}
+
+// besides is what a run has in common with that on a partition in the same round.
+func (r Run) besides() Case { return Case{Round: r.Round, Load: r.Load, Divider: r.Divider} }
+
+// syncs is the number of syncs of A in a second.
+func (r Run) syncs() float64 { return float64(r.A.Syncs) / r.MeasuredSeconds }
+
+func (r Run) kind() string { return fmt.Sprintf("%s, %s, %s", r.Arrangement, r.Load, r.Divider) }
 
 func (r Run) row() []string {
 	rate := func(bytes uint64) string { return fmt.Sprintf("%.2f", float64(bytes)/1e6/r.MeasuredSeconds) }
@@ -87,10 +132,10 @@ func (r Run) row() []string {
 		held = fmt.Sprintf("%.0f, %.0f %%", 100*r.A.Held, 100*r.B.Held)
 	}
 	return []string{
-		fmt.Sprintf("%s, %s, %s", r.Arrangement, r.Load, r.Divider), fmt.Sprintf("%.1f %%", 100*r.ShareA), fmt.Sprintf("%+.1f", 100*(r.ShareA-fixture.TargetA)),
+		r.kind(), fmt.Sprintf("%.1f %%", 100*r.ShareA), fmt.Sprintf("%+.1f", 100*(r.ShareA-fixture.TargetA)),
 		fmt.Sprintf("%.0f to %.0f %%", 100*low, 100*high), rate(r.A.Bytes), rate(r.B.Bytes), fmt.Sprintf("%.0f %%", 100*r.used()),
 		report.Megabytes(r.A.JournalBytes) + ", " + report.Megabytes(r.B.JournalBytes),
-		fmt.Sprintf("%.1f", float64(r.A.Syncs)/r.MeasuredSeconds),
+		fmt.Sprintf("%.1f", r.syncs()),
 		fmt.Sprintf("%.0f, %.0f", 1e3*r.A.SyncMeanSeconds, 1e3*r.B.SyncMeanSeconds),
 		held, fmt.Sprintf("%.1f", r.Queue), fmt.Sprintf("%.0f %%", 100*r.Idle), kept,
 	}
