@@ -68,11 +68,26 @@ static void an_old_handle_that_wants_a_newer_block_merges(bool wants_first)
 	engine_end(&e);
 }
 
+/* How often the thread that starts and stops a handle has waited. */
+static unsigned waits;
+static __thread bool counts_waits;
+static void (*platform_wait)(void *context, const uint32_t *word, uint32_t expected,
+			     uint64_t timeout_ns);
+
+static void count_and_wait(void *context, const uint32_t *word, uint32_t expected,
+			   uint64_t timeout_ns)
+{
+	if (counts_waits)
+		__atomic_add_fetch(&waits, 1, __ATOMIC_RELEASE);
+	platform_wait(context, word, expected, timeout_ns);
+}
+
 static void *start_and_stop(void *argument)
 {
 	struct engine_commit *call = argument;
 	struct nvj_handle h;
 
+	counts_waits = true;
 	call->result = nvj_start(call->e->journal, &h, 1);
 	if (!call->result)
 		nvj_stop(&h);
@@ -88,6 +103,10 @@ static void the_gate_ends_merging(void)
 	uint64_t tid;
 
 	engine_begin(&e, 1, 4096, false);
+	expect(nvj_close(e.journal) == 0);
+	platform_wait = e.platform.platform.wait;
+	e.platform.platform.wait = count_and_wait;
+	engine_open(&e);
 	tid = close_with_open_handle(&e, &first, &call);
 	expect(nvj_start(e.journal, &second, 20) == 0);
 	expect(engine_set(&e, &second, 7, 0, 2) == 2);
@@ -101,7 +120,9 @@ static void the_gate_ends_merging(void)
 	engine_await_running(&e, tid + 3);
 	late = (struct engine_commit){.e = &e};
 	expect(pthread_create(&late.thread, NULL, start_and_stop, &late) == 0);
-	usleep(20000);
+	/* The gate must not open before the thread has come to it. */
+	while (!__atomic_load_n(&waits, __ATOMIC_ACQUIRE))
+		usleep(100);
 	expect(engine_counts(&e).start_waits == 0); /* counted when it is over */
 	expect(nvj_stop(&third) == tid + 2);
 	engine_end_commit(&call);
