@@ -4,14 +4,10 @@ import (
 	"encoding/json"
 	"os"
 	"os/exec"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/daybook-project/daybook/internal/agent"
 	"github.com/daybook-project/daybook/internal/awaittest"
 )
 
@@ -38,36 +34,6 @@ func agentQueries(dashboard grafanaDashboard) map[string][]string {
 		}
 	}
 	return queries
-}
-
-func TestTheDashboardHasEachMetricOfTheAgent(t *testing.T) {
-	shown := map[string]bool{
-		"daybook_agent_container_info": true, // it only gives names to the series of others
-	}
-	metric := regexp.MustCompile(`daybook_agent_\w+`)
-	for _, queries := range agentQueries(readDashboard(t)) {
-		for _, query := range queries {
-			for _, name := range metric.FindAllString(query, -1) {
-				shown[name] = true
-			}
-		}
-	}
-	all := make(chan *prometheus.Desc, 100)
-	(&agent.Agent{}).Describe(all)
-	close(all)
-	served := map[string]bool{}
-	for d := range all {
-		name := metric.FindString(d.String())
-		served[name] = true
-		if !shown[name] {
-			t.Errorf("no panel shows %s", name)
-		}
-	}
-	for name := range shown {
-		if !served[name] {
-			t.Errorf("the dashboard asks for %s, which the agent does not serve", name)
-		}
-	}
 }
 
 func TestTheDashboardShowsTheJournalsOfPods(t *testing.T) {
