@@ -160,6 +160,14 @@ static int map(struct nvju_region *region, const char *path, uint64_t offset, ui
 	base = mmap(NULL, size, protection, MAP_SHARED_VALIDATE | MAP_SYNC, region->fd,
 		    (off_t)offset);
 	region->region.persistence = nvj_persistence(NULL);
+	if (base != MAP_FAILED && !region->region.persistence) {
+		(void)munmap(base, size);
+		return nvju_fail(NVJ_EINVAL,
+				 "region %s is in persistent memory, and this processor has no "
+				 "instruction that writes a line of its caches to it (arm64 has it "
+				 "since ARMv8.2: dc cvap)",
+				 path);
+	}
 	if (base != MAP_FAILED) {
 		snprintf(region->how, sizeof(region->how), "DAX (MAP_SYNC), %s",
 			 region->region.persistence->name);

@@ -82,11 +82,18 @@ int nvju_region_dram(struct nvju_region **result, uint64_t size_bytes,
 		region->model = *model;
 	region->under = nvj_persistence(region->model.persistence);
 	if (!region->under) {
+		const char *name = region->model.persistence;
+
 		free(region);
+		if (!name)
+			return nvju_fail(NVJ_EINVAL,
+					 "cannot make a region in memory: this processor has no "
+					 "instruction that writes a line of its caches to memory; "
+					 "persistence \"none\" does without");
 		return nvju_fail(NVJ_EINVAL,
 				 "cannot make a region in memory: persistence \"%s\" is not known, "
-				 "or this processor has it not; give none for the best there is",
-				 model->persistence);
+				 "or this processor has it not; without a name it is the best one",
+				 name);
 	}
 	base = mmap(NULL, size_bytes, PROT_READ | PROT_WRITE,
 		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
