@@ -137,6 +137,9 @@ func jfsFailedRemount(t *testing.T, s system) {
 }
 
 func failRemount(t *testing.T, s system, failing func(d *device) string) {
+	// An access to a map that is not there ends the guest, rather than a thread that others wait for.
+	setParameters(t, "/proc/sys/kernel/panic_on_oops", "1")
+	t.Cleanup(func() { setParameters(t, "/proc/sys/kernel/panic_on_oops", "0") })
 	d := newDevice(t, vmtest.Device(t, "disk0"))
 	v := s.make(t, plan{disk: d.node(), blocks: 8192})
 	check := jfsScripted(t, v.dir, 2, scaled(100, 1000))
