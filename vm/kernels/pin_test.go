@@ -79,6 +79,9 @@ func TestAKernelOfASuiteIsBootedOnRequestOnly(t *testing.T) {
 		if slices.Contains(Names(), name) || !slices.Contains(Bootable(), name) {
 			t.Errorf("kernels that guests boot: %q, on request: %q", Names(), Bootable())
 		}
+		if _, err := (Store{Dir: t.TempDir()}).Cached(name, Image); !IsMissing(err) || !strings.Contains(err.Error(), "daybook-vm fetch --kernel "+name) {
+			t.Errorf("%v", err)
+		}
 		if _, err := (Store{Dir: t.TempDir()}).Get(t.Context(), name, Headers); err == nil || !strings.Contains(err.Error(), "no headers is pinned") {
 			t.Errorf("%v", err)
 		}

@@ -63,7 +63,11 @@ func (s Store) Cached(name string, parts ...Part) (Tree, error) {
 			if pin.of != "" {
 				return Tree{}, fmt.Errorf("the kernel %s is not in the cache: build it with %s %s: %w", name, builtBy, name, err)
 			}
-			return Tree{}, fmt.Errorf("the %s of kernel %s (%s) is not in the cache: fetch it with bin/daybook-vm fetch, or make vm-fetch: %w", part, name, pin.Release, err)
+			how := "bin/daybook-vm fetch, or make vm-fetch"
+			if pin.Suite != "" {
+				how = "bin/daybook-vm fetch --kernel " + name
+			}
+			return Tree{}, fmt.Errorf("the %s of kernel %s (%s) is not in the cache: fetch it with %s: %w", part, name, pin.Release, how, err)
 		}
 	}
 	return s.tree(pin, parts)
