@@ -44,6 +44,7 @@ int ext4nvj_check_remount(struct super_block *sb, struct fs_context *fc);
 #define EXT4NVJ_SMALL_BLOCKS (EXT4NVJ_SMALL_BYTES >> 12)
 /* A state bit of an inode, after ext4's own: its data are journaled. */
 #define EXT4NVJ_STATE_DATA 24
+bool ext4nvj_journals_small(struct super_block *sb);
 void ext4nvj_choose_data(struct inode *inode);
 int ext4nvj_data_home(struct inode *inode);
 int ext4nvj_data_past(struct inode *inode);

@@ -17,7 +17,7 @@
 #include "fs/ext4/ext4.h"
 #include "fs/ext4/ext4_jbd2.h"
 
-static bool journals_small(struct super_block *sb)
+bool ext4nvj_journals_small(struct super_block *sb)
 {
 	const struct nvjk_mount *nvj = EXT4_SB(sb)->s_nvj;
 
@@ -38,7 +38,7 @@ static bool can_journal(struct inode *inode)
  */
 void ext4nvj_choose_data(struct inode *inode)
 {
-	bool chosen = journals_small(inode->i_sb) && can_journal(inode) &&
+	bool chosen = ext4nvj_journals_small(inode->i_sb) && can_journal(inode) &&
 		      (ext4_test_inode_flag(inode, EXT4_INODE_JOURNAL_DATA) ||
 		       i_size_read(inode) <= EXT4NVJ_SMALL_BYTES);
 
@@ -233,7 +233,7 @@ int ext4nvj_will_allocate(struct inode *inode, int mode, loff_t offset, loff_t b
 /* chattr +j */
 int ext4nvj_allow_journal_data(struct inode *inode)
 {
-	if (journals_small(inode->i_sb))
+	if (ext4nvj_journals_small(inode->i_sb))
 		return 0;
 	ext4_msg(inode->i_sb, KERN_NOTICE,
 		 "chattr +j is refused: file data is not journaled, unless mounted with "
