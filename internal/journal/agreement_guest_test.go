@@ -7,8 +7,10 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 
+	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/atomicfile"
@@ -127,6 +129,9 @@ func agreement(t *testing.T, mounted string, loads []load, prepared func()) (res
 		}
 	}()
 	other, err := witness.Open()
+	if runtime.GOARCH != "amd64" && errors.Is(err, ebpf.ErrNotSupported) {
+		t.Skip("this kernel has no fexit on this architecture: ", err)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
