@@ -106,6 +106,10 @@ func (p *Probe) load(spec *ebpf.CollectionSpec) error {
 		return fmt.Errorf("%w: cannot load the BPF programs that measure waits: %w", journal.ErrUnsupported, err)
 	}
 	defer collection.Close()
+	converts, err := journal.SetConversions(collection, cache)
+	if err != nil {
+		return err
+	}
 	if p.variables, err = collection.Maps[variablesMap].Clone(); err != nil {
 		return fmt.Errorf("cannot use the variables of the BPF programs: %w", err)
 	}
@@ -116,6 +120,9 @@ func (p *Probe) load(spec *ebpf.CollectionSpec) error {
 		return err
 	}
 	for name, program := range collection.Programs {
+		if converts && name == "work_conversion" {
+			continue
+		}
 		if spec.Programs[name].AttachTo == submitted {
 			if p.flushes, err = program.Clone(); err != nil {
 				return fmt.Errorf("cannot hold a BPF program: %w", err)

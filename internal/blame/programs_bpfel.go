@@ -198,12 +198,15 @@ const (
 	programsVarActive                            = "active"
 	programsVarAnyJournal                        = "any_journal"
 	programsVarAnyTask                           = "any_task"
+	programsVarBufferedWork                      = "buffered_work"
 	programsVarCheckpoints                       = "checkpoints"
 	programsVarCommitting                        = "committing"
+	programsVarDirectWork                        = "direct_work"
 	programsVarEndedBuffer                       = "ended_buffer"
 	programsVarEndedFirst                        = "ended_first"
 	programsVarEndedSecond                       = "ended_second"
 	programsVarFreshJournal                      = "fresh_journal"
+	programsVarInodeOfWork                       = "inode_of_work"
 	programsVarLocked                            = "locked"
 	programsVarOrdering                          = "ordering"
 	programsVarStarting                          = "starting"
@@ -334,12 +337,15 @@ type programsVariableSpecs struct {
 	Active       *ebpf.VariableSpec `ebpf:"active"`
 	AnyJournal   *ebpf.VariableSpec `ebpf:"any_journal"`
 	AnyTask      *ebpf.VariableSpec `ebpf:"any_task"`
+	BufferedWork *ebpf.VariableSpec `ebpf:"buffered_work"`
 	Checkpoints  *ebpf.VariableSpec `ebpf:"checkpoints"`
 	Committing   *ebpf.VariableSpec `ebpf:"committing"`
+	DirectWork   *ebpf.VariableSpec `ebpf:"direct_work"`
 	EndedBuffer  *ebpf.VariableSpec `ebpf:"ended_buffer"`
 	EndedFirst   *ebpf.VariableSpec `ebpf:"ended_first"`
 	EndedSecond  *ebpf.VariableSpec `ebpf:"ended_second"`
 	FreshJournal *ebpf.VariableSpec `ebpf:"fresh_journal"`
+	InodeOfWork  *ebpf.VariableSpec `ebpf:"inode_of_work"`
 	Locked       *ebpf.VariableSpec `ebpf:"locked"`
 	Ordering     *ebpf.VariableSpec `ebpf:"ordering"`
 	Starting     *ebpf.VariableSpec `ebpf:"starting"`
@@ -404,12 +410,15 @@ type programsVariables struct {
 	Active       *ebpf.Variable `ebpf:"active"`
 	AnyJournal   *ebpf.Variable `ebpf:"any_journal"`
 	AnyTask      *ebpf.Variable `ebpf:"any_task"`
+	BufferedWork *ebpf.Variable `ebpf:"buffered_work"`
 	Checkpoints  *ebpf.Variable `ebpf:"checkpoints"`
 	Committing   *ebpf.Variable `ebpf:"committing"`
+	DirectWork   *ebpf.Variable `ebpf:"direct_work"`
 	EndedBuffer  *ebpf.Variable `ebpf:"ended_buffer"`
 	EndedFirst   *ebpf.Variable `ebpf:"ended_first"`
 	EndedSecond  *ebpf.Variable `ebpf:"ended_second"`
 	FreshJournal *ebpf.Variable `ebpf:"fresh_journal"`
+	InodeOfWork  *ebpf.Variable `ebpf:"inode_of_work"`
 	Locked       *ebpf.Variable `ebpf:"locked"`
 	Ordering     *ebpf.Variable `ebpf:"ordering"`
 	Starting     *ebpf.Variable `ebpf:"starting"`

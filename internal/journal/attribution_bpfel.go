@@ -69,6 +69,12 @@ type attributionDirtiedKey struct {
 	Pad      uint32
 }
 
+type attributionEndedCommit struct {
+	_      structs.HostLayout
+	Commit attributionCommit
+	Number uint64
+}
+
 type attributionFilesystem struct {
 	_         structs.HostLayout
 	Committer struct {
@@ -100,7 +106,18 @@ type attributionFilesystem struct {
 type attributionFilesystemPlace struct {
 	_          structs.HostLayout
 	Dev        uint32
+	Disk       uint32
+	Generation uint32
 	Pad        uint32
+	Log        struct {
+		_       structs.HostLayout
+		From    uint64
+		Sectors uint64
+		Bytes   uint64
+		Blkg    uint64
+		Ended   uint32
+		Pad     uint32
+	}
 	Filesystem attributionFilesystem
 }
 
@@ -195,6 +212,7 @@ const (
 	attributionMapCommits                           = "commits"
 	attributionMapDirtied                           = "dirtied"
 	attributionMapDisks                             = "disks"
+	attributionMapEndedCommits                      = "ended_commits"
 	attributionMapExternals                         = "externals"
 	attributionMapFilesystemPlaces                  = "filesystem_places"
 	attributionMapFilesystems                       = "filesystems"
@@ -260,12 +278,17 @@ const (
 	attributionVarAnyInstance                       = "any_instance"
 	attributionVarAnyWorker                         = "any_worker"
 	attributionVarBufferEnds                        = "buffer_ends"
+	attributionVarBufferedWork                      = "buffered_work"
 	attributionVarCloned                            = "cloned"
 	attributionVarCommitEnds                        = "commit_ends"
+	attributionVarCommitsEnded                      = "commits_ended"
+	attributionVarCommitsRead                       = "commits_read"
+	attributionVarDirectWork                        = "direct_work"
 	attributionVarEmitCommit                        = "emit_commit"
 	attributionVarFileEnds                          = "file_ends"
 	attributionVarFreshFilesystem                   = "fresh_filesystem"
 	attributionVarGeneration                        = "generation"
+	attributionVarInodeOfWork                       = "inode_of_work"
 	attributionVarLayers                            = "layers"
 	attributionVarNotes                             = "notes"
 	attributionVarOwnerChanges                      = "owner_changes"
@@ -370,6 +393,7 @@ type attributionMapSpecs struct {
 	Commits          *ebpf.MapSpec `ebpf:"commits"`
 	Dirtied          *ebpf.MapSpec `ebpf:"dirtied"`
 	Disks            *ebpf.MapSpec `ebpf:"disks"`
+	EndedCommits     *ebpf.MapSpec `ebpf:"ended_commits"`
 	Externals        *ebpf.MapSpec `ebpf:"externals"`
 	FilesystemPlaces *ebpf.MapSpec `ebpf:"filesystem_places"`
 	Filesystems      *ebpf.MapSpec `ebpf:"filesystems"`
@@ -395,12 +419,17 @@ type attributionVariableSpecs struct {
 	AnyInstance     *ebpf.VariableSpec `ebpf:"any_instance"`
 	AnyWorker       *ebpf.VariableSpec `ebpf:"any_worker"`
 	BufferEnds      *ebpf.VariableSpec `ebpf:"buffer_ends"`
+	BufferedWork    *ebpf.VariableSpec `ebpf:"buffered_work"`
 	Cloned          *ebpf.VariableSpec `ebpf:"cloned"`
 	CommitEnds      *ebpf.VariableSpec `ebpf:"commit_ends"`
+	CommitsEnded    *ebpf.VariableSpec `ebpf:"commits_ended"`
+	CommitsRead     *ebpf.VariableSpec `ebpf:"commits_read"`
+	DirectWork      *ebpf.VariableSpec `ebpf:"direct_work"`
 	EmitCommit      *ebpf.VariableSpec `ebpf:"emit_commit"`
 	FileEnds        *ebpf.VariableSpec `ebpf:"file_ends"`
 	FreshFilesystem *ebpf.VariableSpec `ebpf:"fresh_filesystem"`
 	Generation      *ebpf.VariableSpec `ebpf:"generation"`
+	InodeOfWork     *ebpf.VariableSpec `ebpf:"inode_of_work"`
 	Layers          *ebpf.VariableSpec `ebpf:"layers"`
 	Notes           *ebpf.VariableSpec `ebpf:"notes"`
 	OwnerChanges    *ebpf.VariableSpec `ebpf:"owner_changes"`
@@ -431,6 +460,7 @@ type attributionMaps struct {
 	Commits          *ebpf.Map `ebpf:"commits"`
 	Dirtied          *ebpf.Map `ebpf:"dirtied"`
 	Disks            *ebpf.Map `ebpf:"disks"`
+	EndedCommits     *ebpf.Map `ebpf:"ended_commits"`
 	Externals        *ebpf.Map `ebpf:"externals"`
 	FilesystemPlaces *ebpf.Map `ebpf:"filesystem_places"`
 	Filesystems      *ebpf.Map `ebpf:"filesystems"`
@@ -455,6 +485,7 @@ func (m *attributionMaps) Close() error {
 		m.Commits,
 		m.Dirtied,
 		m.Disks,
+		m.EndedCommits,
 		m.Externals,
 		m.FilesystemPlaces,
 		m.Filesystems,
@@ -481,12 +512,17 @@ type attributionVariables struct {
 	AnyInstance     *ebpf.Variable `ebpf:"any_instance"`
 	AnyWorker       *ebpf.Variable `ebpf:"any_worker"`
 	BufferEnds      *ebpf.Variable `ebpf:"buffer_ends"`
+	BufferedWork    *ebpf.Variable `ebpf:"buffered_work"`
 	Cloned          *ebpf.Variable `ebpf:"cloned"`
 	CommitEnds      *ebpf.Variable `ebpf:"commit_ends"`
+	CommitsEnded    *ebpf.Variable `ebpf:"commits_ended"`
+	CommitsRead     *ebpf.Variable `ebpf:"commits_read"`
+	DirectWork      *ebpf.Variable `ebpf:"direct_work"`
 	EmitCommit      *ebpf.Variable `ebpf:"emit_commit"`
 	FileEnds        *ebpf.Variable `ebpf:"file_ends"`
 	FreshFilesystem *ebpf.Variable `ebpf:"fresh_filesystem"`
 	Generation      *ebpf.Variable `ebpf:"generation"`
+	InodeOfWork     *ebpf.Variable `ebpf:"inode_of_work"`
 	Layers          *ebpf.Variable `ebpf:"layers"`
 	Notes           *ebpf.Variable `ebpf:"notes"`
 	OwnerChanges    *ebpf.Variable `ebpf:"owner_changes"`

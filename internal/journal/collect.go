@@ -1,19 +1,12 @@
 package journal
 
 import (
-	"encoding/binary"
-	"errors"
 	"fmt"
-	"os"
 	"time"
-	"unsafe"
-
-	"github.com/cilium/ebpf/ringbuf"
 )
 
 // drainBuffers are reused between drains to reduce allocations.
 type drainBuffers struct {
-	record        ringbuf.Record
 	dirtiedKeys   []attributionDirtiedKey
 	dirtiedValues []int64
 	ownerKeys     []attributionInodeKey
@@ -44,6 +37,9 @@ func (p *Probe) Collect() (Events, error) {
 	if err := p.collectCharged(); err != nil {
 		return Events{}, err
 	}
+	if err := p.collectLogged(); err != nil {
+		return Events{}, err
+	}
 	if err := p.collectLogs(); err != nil {
 		return Events{}, err
 	}
@@ -61,30 +57,20 @@ func (p *Probe) Collect() (Events, error) {
 	return events, nil
 }
 
-// drainCommits reads the commits from the ring buffer, and from the map the handles
+// drainCommits reads the records of commits, and from the map the handles
 // that are not in their records. It stores the first error for Collect.
 func (p *Probe) drainCommits() {
 	if p.err != nil {
 		return
 	}
 	first := len(p.pending.Commits)
-	for {
-		p.commits.SetDeadline(time.Now())
-		err := p.commits.ReadInto(&p.buffers.record)
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			break
-		}
-		if err != nil {
-			p.err = fmt.Errorf("cannot read the ring buffer of commits: %w", err)
-			return
-		}
-		commit, err := decodeCommit(p.buffers.record.RawSample)
-		if err != nil {
-			p.err = err
-			return
-		}
+	p.err = p.records.visit(func(record *attributionCommit) {
+		commit := commitFrom(record)
 		p.deductPartial(&commit)
 		p.pending.Commits = append(p.pending.Commits, commit)
+	})
+	if p.err != nil {
+		return
 	}
 	fresh := p.pending.Commits[first:]
 	if len(fresh) == 0 {
@@ -95,14 +81,7 @@ func (p *Probe) drainCommits() {
 	}
 }
 
-func decodeCommit(raw []byte) (Commit, error) {
-	var record attributionCommit
-	if len(raw) < int(unsafe.Sizeof(record)) {
-		return Commit{}, fmt.Errorf("a commit record of %d bytes is too short", len(raw))
-	}
-	if _, err := binary.Decode(raw, binary.NativeEndian, &record); err != nil {
-		return Commit{}, fmt.Errorf("cannot decode a commit record: %w", err)
-	}
+func commitFrom(record *attributionCommit) Commit {
 	commit := Commit{
 		Dev:             record.Dev,
 		Instance:        record.Instance,
@@ -121,7 +100,7 @@ func decodeCommit(raw []byte) (Commit, error) {
 		}
 		commit.add(part.Cgroup, part.Blocks)
 	}
-	return commit, nil
+	return commit
 }
 
 // takeDirtied moves the handles' sums of the commits out of the kernel. It

@@ -29,13 +29,20 @@ func visitPlaces[V any](m *ebpf.Map, values *[]V, visit func(at uint32, value V)
 	return nil
 }
 
-// visitFilesystems visits what is known of each file system's device. again reads it
-// once more.
-func (p *Probe) visitFilesystems(visit func(dev uint32, state attributionFilesystem, again func() (attributionFilesystem, error)) error) error {
-	err := visitPlaces(p.objects.FilesystemPlaces, &p.buffers.filesystems, func(at uint32, place attributionFilesystemPlace) error {
+// visitFilesystemPlaces visits the places that are taken.
+func (p *Probe) visitFilesystemPlaces(visit func(at uint32, place attributionFilesystemPlace) error) error {
+	return visitPlaces(p.objects.FilesystemPlaces, &p.buffers.filesystems, func(at uint32, place attributionFilesystemPlace) error {
 		if place.Dev == 0 {
 			return nil
 		}
+		return visit(at, place)
+	})
+}
+
+// visitFilesystems visits what is known of each file system's device. again reads it
+// once more.
+func (p *Probe) visitFilesystems(visit func(dev uint32, state attributionFilesystem, again func() (attributionFilesystem, error)) error) error {
+	err := p.visitFilesystemPlaces(func(at uint32, place attributionFilesystemPlace) error {
 		return visit(place.Dev, place.Filesystem, func() (attributionFilesystem, error) {
 			err := p.objects.FilesystemPlaces.Lookup(at, &place)
 			return place.Filesystem, err

@@ -17,7 +17,6 @@ import (
 	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/features"
 	"github.com/cilium/ebpf/link"
-	"github.com/cilium/ebpf/ringbuf"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
 )
@@ -43,14 +42,17 @@ type Probe struct {
 	// observeSubmissions.
 	submissions *ebpf.Program
 	blockNames  map[string]bool // devices that were looked at for it
-	commits     *ringbuf.Reader
-	missing     []string
-	stop        func() // ends the draining; nil before that starts and after Close
-	mu          sync.Mutex
-	pending     Events
-	err         error
-	written     runningSums[attributionWrittenKey, uint64]
-	charged     runningSums[attributionChargedKey, attributionCharged]
+	// findLogs is false where the programs cannot use where logs are.
+	findLogs bool
+	logs     logs
+	records  records
+	missing  []string
+	stop     func() // ends the draining; nil before that starts and after Close
+	mu       sync.Mutex
+	pending  Events
+	err      error
+	written  runningSums[attributionWrittenKey, uint64]
+	charged  runningSums[attributionChargedKey, attributionCharged]
 	// chargedPlaces are those in the array in front of the map.
 	chargedPlaces chargedPlaces
 	logged        runningSums[attributionLoggedKey, attributionLogged]
@@ -101,15 +103,24 @@ func hasTypedTask() (bool, error) {
 }
 
 func open(load func() (*ebpf.CollectionSpec, error)) (*Probe, error) {
-	spec, err := load()
+	source := func() (*ebpf.CollectionSpec, error) {
+		spec, err := load()
+		if err == nil {
+			prepareRecords(spec)
+		}
+		return spec, err
+	}
+	spec, err := source()
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the compiled BPF programs: %w", err)
 	}
 	p := &Probe{
-		source:   load,
-		followed: make(map[NVModule][]link.Link),
-		partial:  make(map[transaction]uint64),
-		ended:    make(map[uint32]endedInstance),
+		source: source,
+		// As in bpf/maps.h.
+		generation: 1,
+		followed:   make(map[NVModule][]link.Link),
+		partial:    make(map[transaction]uint64),
+		ended:      make(map[uint32]endedInstance),
 	}
 	if err := p.load(spec); err != nil {
 		return nil, errors.Join(err, p.detach())
@@ -120,7 +131,7 @@ func open(load func() (*ebpf.CollectionSpec, error)) (*Probe, error) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.drainCommits()
-		if err := p.observeSubmissions(); err != nil && p.err == nil {
+		if err := errors.Join(p.observeSubmissions(), p.observeLogs()); err != nil && p.err == nil {
 			p.err = err
 		}
 	})
@@ -144,6 +155,10 @@ func (p *Probe) load(spec *ebpf.CollectionSpec) error {
 		return fmt.Errorf("%w: cannot load the BPF programs: %v", ErrUnsupported, err)
 	}
 	defer collection.Close()
+	converts, err := SetConversions(collection, cache)
+	if err != nil {
+		return err
+	}
 	p.maps = maps.Clone(collection.Maps)
 	if err := errors.Join(collection.Assign(&p.objects.attributionMaps), collection.Assign(&p.objects.attributionVariables)); err != nil {
 		return fmt.Errorf("cannot use the BPF maps: %w", err)
@@ -159,11 +174,19 @@ func (p *Probe) load(spec *ebpf.CollectionSpec) error {
 		p.maps[section] = variables
 		p.variables = append(p.variables, variables)
 	}
+	// As the program write_superblock, whose bios name their device.
+	p.findLogs = spec.Programs["write_superblock"] != nil && spec.Programs["bio_queue"] != nil
+	if err := p.logs.open(p.objects.FilesystemPlaces); err != nil {
+		return err
+	}
 	known, err := p.setEnds(spec)
 	if err != nil {
 		return err
 	}
 	for name, program := range collection.Programs {
+		if converts && name == "work_conversion" {
+			continue
+		}
 		if known && spec.Programs[name].AttachTo == "block_bio_queue" {
 			if p.submissions, err = program.Clone(); err != nil {
 				return fmt.Errorf("cannot hold a BPF program: %w", err)
@@ -186,11 +209,7 @@ func (p *Probe) load(spec *ebpf.CollectionSpec) error {
 	if err := p.observeSubmissions(); err != nil {
 		return err
 	}
-	p.commits, err = ringbuf.NewReader(p.objects.Commits)
-	if err != nil {
-		return fmt.Errorf("cannot read the ring buffer of commits: %w", err)
-	}
-	return nil
+	return p.records.open(&p.objects)
 }
 
 // Missing lists the tracepoints that this kernel does not have. bpf/ describes
@@ -254,11 +273,11 @@ func (p *Probe) Observe(disks []uint32, journals ...uint32) error {
 	if err := p.objects.Generation.Set(p.generation); err != nil {
 		return fmt.Errorf("cannot tell the BPF programs of other disks: %w", err)
 	}
-	if len(stale) == 0 {
-		return nil
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if err := p.observeLogs(); err != nil || len(stale) == 0 {
+		return err
+	}
 	ended := func(key attributionChargedKey) bool { return slices.Contains(stale, key.Disk) }
 	return errors.Join(
 		p.written.forget(p.objects.Written, func(key attributionWrittenKey) bool { return slices.Contains(stale, key.Disk) }),
@@ -300,9 +319,7 @@ func (p *Probe) detach() error {
 	if p.submissions != nil {
 		errs = append(errs, p.submissions.Close())
 	}
-	if p.commits != nil {
-		errs = append(errs, p.commits.Close())
-	}
+	errs = append(errs, p.records.close())
 	for _, m := range p.variables {
 		errs = append(errs, m.Close())
 	}

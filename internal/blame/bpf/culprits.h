@@ -7,6 +7,7 @@
 #define DAYBOOK_BLAME_CULPRITS_H
 
 #include "commits.h"
+#include "conversions.h"
 #include "pages.h"
 
 /*
@@ -19,6 +20,7 @@ static __always_inline int hold_commit(__u32 dev, struct commit *commit)
 	struct task_struct *current = current_task();
 	struct task *task = make_task(current->pid);
 	__u64 now, from, ns, *sum;
+	struct inode *inode;
 
 	if (!task || (commit->memory && task->later == commit->tid))
 		return 0;
@@ -28,9 +30,11 @@ static __always_inline int hold_commit(__u32 dev, struct commit *commit)
 	if (from >= now)
 		return 0;
 	ns = now - from;
-	if (is_kernel_thread(current) && task->ino)
-		key.ino = task->ino;
-	else
+	if (is_kernel_thread(current)) {
+		inode = converted_inode();
+		key.ino = inode ? BPF_CORE_READ(inode, i_ino) : task->ino;
+	}
+	if (!key.ino)
 		key.cgroup = cgroup_of(current);
 	sum = bpf_map_lookup_elem(&held, &key);
 	if (sum)
@@ -116,6 +120,7 @@ int BPF_PROG(work_writeback_end, struct inode *inode)
 	return work_for(0);
 }
 
+/* Attached only if converted_inode() does not know the functions of the kernel. */
 SEC("tp_btf/ext4_ext_handle_unwritten_extents")
 int BPF_PROG(work_conversion, struct inode *inode)
 {

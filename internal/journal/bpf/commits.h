@@ -105,11 +105,11 @@ static __always_inline __u32 journaled_by(__u32 dev)
 
 static __always_inline void note_external(struct journal_s *journal, __u32 dev)
 {
-	__u32 on = bios_name_device() ? journal->j_dev->bd_dev : (__u32)FOLLOW(current_task(), pid);
-	__u32 *of;
+	__u32 on, *of;
 
-	if (on == dev && !any_external)
+	if (bios_name_device() && !any_external && journal->j_dev == journal->j_fs_dev)
 		return;
+	on = bios_name_device() ? journal->j_dev->bd_dev : (__u32)FOLLOW(current_task(), pid);
 	of = bpf_map_lookup_elem(&externals, &on);
 	if (of && *of == dev)
 		return;
@@ -190,6 +190,36 @@ int BPF_PROG(write_superblock, struct journal_s *journal)
 	return 0;
 }
 
+/* Returns where to write a commit that has ended; NULL if there is no space. */
+static __always_inline struct commit *begin_record(__u64 *number)
+{
+#ifdef UNTYPED_TASK
+	return bpf_ringbuf_reserve(&commits, sizeof(struct commit), 0);
+#else
+	struct ended_commit *ended;
+	__u32 at;
+
+	if (commits_ended - commits_read >= ENDED_COMMITS - RESERVED)
+		return NULL;
+	*number = __sync_fetch_and_add(&commits_ended, 1);
+	at = *number & (ENDED_COMMITS - 1);
+	ended = bpf_map_lookup_elem(&ended_commits, &at);
+	return ended ? &ended->commit : NULL;
+#endif
+}
+
+/*
+ * User space polls. To wake it for each record would make each fsync slower.
+ */
+static __always_inline void end_record(struct commit *record, __u64 number)
+{
+#ifdef UNTYPED_TASK
+	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+#else
+	__sync_lock_test_and_set(&((struct ended_commit *)record)->number, number + 1);
+#endif
+}
+
 /*
  * Fires once for each commit, after its last write. No handle of tid stops
  * after this.
@@ -201,11 +231,12 @@ int BPF_PROG(run_stats, __u64 dev, __u64 tid, struct transaction_run_stats_s *st
 	struct transaction *transaction;
 	struct committer *committer;
 	struct commit *record;
+	__u64 number = 0;
 	__u32 i;
 
 	if (!stats || !fs)
 		return 0;
-	record = bpf_ringbuf_reserve(&commits, sizeof(*record), 0);
+	record = begin_record(&number);
 	if (!record) {
 		count_lost(LOST_COMMIT);
 		return 0; /* the bytes stay here and are reported with the next commit */
@@ -237,11 +268,7 @@ int BPF_PROG(run_stats, __u64 dev, __u64 tid, struct transaction_run_stats_s *st
 		}
 		transaction->id = 0;
 	}
-	/*
-	 * User space polls. To wake it for each record would make each fsync
-	 * slower.
-	 */
-	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+	end_record(record, number);
 	return 0;
 }
 

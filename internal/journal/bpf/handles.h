@@ -8,15 +8,23 @@
 
 #include "owners.h"
 
+/*
+ * Returns the cgroup for which a kernel thread works. This is a function so that handles of
+ * processes, which do not come here, have the registers.
+ */
+static __noinline __u64 thread_owner(struct task_struct *task)
+{
+	__u64 owner = owner_of_conversion();
+
+	if (owner == NO_OWNER)
+		owner = works_for(FOLLOW(task, pid));
+	return owner != NO_OWNER ? owner : cgroup_of(task);
+}
+
 /* Returns the cgroup that a handle of this task belongs to. */
 static __always_inline __u64 handle_owner(struct task_struct *task)
 {
-	__u64 owner;
-
-	if (!is_kernel_thread(task))
-		return cgroup_of(task);
-	owner = works_for(FOLLOW(task, pid));
-	return owner != NO_OWNER ? owner : cgroup_of(task);
+	return is_kernel_thread(task) ? thread_owner(task) : cgroup_of(task);
 }
 
 static __always_inline void put_dirtied(__u32 dev, __u32 instance, __u32 tid, __u64 cgroup,
@@ -51,7 +59,7 @@ static __always_inline __u64 transaction_id(__u32 instance, __u32 tid)
  * without.
  */
 static __always_inline bool add_part(struct filesystem *fs, __u32 instance, __u32 tid, __u64 cgroup,
-				     __s64 blocks)
+				     __s64 blocks, __u32 parts)
 {
 #ifdef UNTYPED_TASK
 	return false;
@@ -65,7 +73,7 @@ static __always_inline bool add_part(struct filesystem *fs, __u32 instance, __u3
 		now = __sync_val_compare_and_swap(&transaction->id, 0, id);
 	if (now && now != id)
 		return false;
-	for (i = 0; i < PARTS; i++) {
+	for (i = 0; i < parts; i++) {
 		part = &transaction->parts[i];
 		owner = part->cgroup;
 		if (!owner)
@@ -79,11 +87,23 @@ static __always_inline bool add_part(struct filesystem *fs, __u32 instance, __u3
 #endif
 }
 
-static __always_inline void add_dirtied(struct filesystem *fs, __u32 dev, __u32 instance, __u32 tid,
-					__u64 cgroup, __s64 blocks)
+/* The same where that is not the first part. */
+static __noinline int add_to_any(__u32 dev, __u32 tid, __u64 cgroup, __s64 blocks)
 {
-	if (!fs || !add_part(fs, instance, tid, cgroup, blocks))
+	__u32 instance = instance_at_work(dev);
+	struct filesystem *fs = find_filesystem(dev);
+
+	if (!fs || !add_part(fs, instance, tid, cgroup, blocks, PARTS))
 		put_dirtied(dev, instance, tid, cgroup, blocks);
+	return 0;
+}
+
+static __always_inline void add_dirtied(__u32 dev, __u32 tid, __u64 cgroup, __s64 blocks)
+{
+	struct filesystem *fs = placed_filesystem(dev);
+
+	if (!fs || !add_part(fs, instance_at_work(dev), tid, cgroup, blocks, 1))
+		add_to_any(dev, tid, cgroup, blocks);
 }
 
 /*
@@ -150,11 +170,12 @@ int BPF_PROG(handle_stats, __u64 dev, __u64 tid, __u64 type, __u64 line, __u64 i
 	if (!blocks && !(__u32)sync)
 		return 0; /* all its blocks were in the transaction before */
 	cgroup = handle_owner(current_task());
-	fs = find_filesystem((__u32)dev);
 	if (blocks)
-		add_dirtied(fs, (__u32)dev, instance_at_work((__u32)dev), (__u32)tid, cgroup,
-			    blocks);
-	if ((__u32)sync && fs)
+		add_dirtied((__u32)dev, (__u32)tid, cgroup, blocks);
+	if (!(__u32)sync)
+		return 0;
+	fs = find_filesystem((__u32)dev);
+	if (fs)
 		name_forcer(fs, cgroup, bpf_ktime_get_ns() + SYNC_HANDLE_NS);
 	return 0;
 }
@@ -233,8 +254,7 @@ int BPF_PROG(handle_restart, __u64 dev)
 	 */
 	if (before->handle == (__u64)FOLLOW(task, journal_info) && before->dirtied &&
 	    before->dev == (__u32)dev && before->instance == instance_of((__u32)dev))
-		add_dirtied(find_filesystem(before->dev), before->dev, before->instance,
-			    before->tid, handle_owner(task), before->dirtied);
+		add_to_any(before->dev, before->tid, handle_owner(task), before->dirtied);
 	bpf_map_delete_elem(&seen, &pid);
 	return 0;
 }

@@ -108,9 +108,16 @@ static __always_inline void note_end(__u32 dev, __u64 superblock)
 {
 	struct instance first = {.state = INSTANCE_ENDED, .superblock = superblock}, *instance;
 	struct filesystem *fs = known_filesystem(dev);
+	struct filesystem_place *place = own_place(dev);
 
 	any_instance = 1;
 	instance_at_work(dev); /* for a file system that was mounted and did nothing */
+	if (place) {
+		/* In this order: see struct log. */
+		__sync_fetch_and_add(&place->log.ended, 1);
+		place->log.sectors = 0;
+		place->generation = 0;
+	}
 	if (fs)
 		fs->forcer.expires_ns = 0;
 	instance = bpf_map_lookup_elem(&instances, &dev);

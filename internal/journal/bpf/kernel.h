@@ -43,6 +43,7 @@ enum {
 
 /* include/linux/sched.h: stable bits */
 #define PF_KTHREAD 0x00200000
+#define PF_WQ_WORKER 0x00000020
 /* include/uapi/linux/stat.h */
 #define S_IFMT 00170000
 #define S_IFBLK 0060000
@@ -220,6 +221,7 @@ struct request {
 	struct request_queue *q;
 	unsigned int cmd_flags;
 	unsigned int __data_len;
+	__u64 __sector;
 	struct bio *bio;
 	struct bio *biotail;
 	__u64 start_time_ns;
@@ -267,6 +269,34 @@ struct iov_iter {
 
 struct kiocb {
 	struct file *ki_filp;
+};
+
+/* a kernel thread since 5.17 */
+struct task_struct___worker {
+	void *worker_private;
+};
+
+/* kernel/kthread.c */
+struct kthread {
+	void *data;
+};
+
+struct work_struct;
+
+/* kernel/workqueue_internal.h: the data of a kernel thread that works on a queue */
+struct worker___queue {
+	struct work_struct *current_work;
+	void *current_func;
+};
+
+/* fs/iomap/direct-io.c; its first member is a list or a work */
+struct iomap_dio {
+	struct kiocb *iocb;
+	struct {
+		struct {
+			void *func;
+		} work;
+	} aio;
 };
 
 struct trace_event_raw_sys_enter {

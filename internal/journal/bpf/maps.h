@@ -203,10 +203,28 @@ struct filesystem {
 #define CHARGED_PLACES_LOG2 9
 #define WORKER_PLACES_LOG2 10
 
+/*
+ * Where the blocks of a journal are that only its jbd2 thread writes, in sectors of the
+ * disk. User space finds it, sets `from` before `sectors`, and takes it back if
+ * `ended` has changed meanwhile.
+ */
+struct log {
+	__u64 from;
+	__u64 sectors; /* 0: not known */
+	/* written there, and charged to the root cgroup; in no other sum of the disk */
+	__u64 bytes;
+	__u64 blkg;  /* of the root cgroup on the disk; 0: not known */
+	__u32 ended; /* how many file systems of the device have ended */
+	__u32 pad;
+};
+
 /* Never freed. */
 struct filesystem_place {
-	__u32 dev; /* 0: free */
+	__u32 dev;        /* 0: free */
+	__u32 disk;       /* of the device, which is observed */
+	__u32 generation; /* in that one; 0: in none */
 	__u32 pad;
+	struct log log;
 	struct filesystem filesystem;
 };
 
@@ -246,6 +264,12 @@ struct commit {
 	__u32 journal_disk;
 	__u32 instance;
 	struct part parts[PARTS];
+};
+
+/* A record in the array of commits that have ended; number: from 1 on. */
+struct ended_commit {
+	struct commit commit;
+	__u64 number;
 };
 
 /* for the Go types, which are generated from the BTF of this object */
@@ -408,8 +432,10 @@ struct {
 	__type(value, struct filesystem);
 } filesystems SEC(".maps");
 
+/* User space writes into it, too. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 1 << FILESYSTEM_PLACES_LOG2);
 	__type(key, __u32);
 	__type(value, struct filesystem_place);
@@ -459,8 +485,29 @@ struct {
 	__type(value, __u8);
 } disks SEC(".maps");
 
-/* User space adds 1 after it has changed `disks`; 0: never. */
-__u32 generation;
+/* User space adds 1 after it has changed `disks`; 1: never. */
+__u32 generation = 1;
+
+/*
+ * The commits that have ended since user space read them, one after the other in a ring:
+ * to write one here takes half of the instructions that a ring buffer takes. User space
+ * reads them in order, up to one that is not complete. The programs do not use the last
+ * RESERVED entries, because each processor can take one more than there is space for. The
+ * compilation for older kernels, which has no atomic operations, uses the ring buffer.
+ */
+#define ENDED_COMMITS 16384 /* a power of 2 */
+#define RESERVED 4096
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, ENDED_COMMITS);
+	__type(key, __u32);
+	__type(value, struct ended_commit);
+} ended_commits SEC(".maps");
+
+__u64 commits_ended; /* the number of the last one */
+__u64 commits_read;  /* user space sets it */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -500,11 +547,18 @@ static __always_inline struct filesystem_place *filesystem_place(__u32 dev)
 }
 
 /* Returns NULL if the file system has no place. */
-static __always_inline struct filesystem *placed_filesystem(__u32 dev)
+static __always_inline struct filesystem_place *own_place(__u32 dev)
 {
 	struct filesystem_place *place = filesystem_place(dev);
 
-	return place && place->dev == dev ? &place->filesystem : NULL;
+	return place && place->dev == dev ? place : NULL;
+}
+
+static __always_inline struct filesystem *placed_filesystem(__u32 dev)
+{
+	struct filesystem_place *place = own_place(dev);
+
+	return place ? &place->filesystem : NULL;
 }
 
 /* Returns NULL if nothing is known of the file system. */

@@ -11,6 +11,7 @@
 #ifndef DAYBOOK_OWNERS_H
 #define DAYBOOK_OWNERS_H
 
+#include "conversions.h"
 #include "instances.h"
 
 #include <bpf/bpf_tracing.h>
@@ -209,6 +210,19 @@ static __always_inline __u64 take_owner(struct worker *worker)
 	return owner == NO_OWNER && ino ? owner_of(ino, worker->writeback_dev) : owner;
 }
 
+/*
+ * Returns the owner of the inode whose extents this kernel thread converts, or NO_OWNER.
+ * The function is not static, so that the verifier checks it once.
+ */
+__noinline __u64 owner_of_conversion(void)
+{
+	struct inode *inode = converted_inode();
+
+	if (!inode)
+		return NO_OWNER;
+	return owner_of(BPF_CORE_READ(inode, i_ino), BPF_CORE_READ(inode, i_sb, s_dev));
+}
+
 static __always_inline struct worker_place *worker_place(__u32 pid)
 {
 #ifdef UNTYPED_TASK
@@ -311,6 +325,7 @@ int BPF_PROG(work_writeback_end, struct inode *inode)
 	return work_at(NULL, PHASE_WRITEBACK);
 }
 
+/* Attached only if owner_of_conversion() does not know the functions of the kernel. */
 SEC("tp_btf/ext4_ext_handle_unwritten_extents")
 int BPF_PROG(work_conversion, struct inode *inode)
 {

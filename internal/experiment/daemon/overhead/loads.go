@@ -90,10 +90,24 @@ func open(l fixture.Lab, fs *fixture.FileSystem, loads []load, e Extent) (w *win
 		return nil, err
 	}
 	w.probe = attribution
-	if err := attribution.Observe([]uint32{fs.Disk.Device.Dev.Kernel()}); err != nil {
+	if err := observe(attribution, fs); err != nil {
 		return nil, errors.Join(err, w.probe.Close())
 	}
 	return w, nil
+}
+
+// observe observes the disk of a file system that the programs have seen at work: within
+// a second of the first commit a probe knows all that it uses of the file system.
+func observe(p *journal.Probe, fs *fixture.FileSystem) error {
+	file := fs.Path("first")
+	err := os.WriteFile(file, nil, 0o600)
+	if err == nil {
+		err = errors.Join(fixture.WriteOut(fs.Directory), os.Remove(file))
+	}
+	if err != nil {
+		return err
+	}
+	return p.Observe([]uint32{fs.Disk.Device.Dev.Kernel()})
 }
 
 func (w *windows) calls(load load) int { return max(1, load.calls/w.scale) }

@@ -1,0 +1,157 @@
+package journal
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/ext4"
+)
+
+// logs tells the programs where the logs of file systems are on their disks, so that
+// they recognise a write there without a look at what is written.
+type logs struct {
+	memory *ebpf.Memory // of the map of file systems
+	known  map[uint32]knownLog
+	// last is how much was written to the log of each place.
+	last map[uint32]uint64
+}
+
+// knownLog is what was told of the log at a place, or that it is not known.
+type knownLog struct {
+	dev, ended uint32
+	told       bool
+	// activity changes with each commit: a file system is looked at again only then.
+	activity uint64
+}
+
+// Offsets in a place of the map of file systems.
+const (
+	placeSize     = int64(unsafe.Sizeof(attributionFilesystemPlace{}))
+	placeAtFrom   = int64(unsafe.Offsetof(attributionFilesystemPlace{}.Log) + unsafe.Offsetof(attributionFilesystemPlace{}.Log.From))
+	placeAtLength = int64(unsafe.Offsetof(attributionFilesystemPlace{}.Log) + unsafe.Offsetof(attributionFilesystemPlace{}.Log.Sectors))
+	placeAtBlkg   = int64(unsafe.Offsetof(attributionFilesystemPlace{}.Log) + unsafe.Offsetof(attributionFilesystemPlace{}.Log.Blkg))
+)
+
+func (l *logs) open(filesystems *ebpf.Map) (err error) {
+	l.known, l.last = make(map[uint32]knownLog), make(map[uint32]uint64)
+	if l.memory, err = filesystems.Memory(); err != nil {
+		return fmt.Errorf("cannot tell the BPF programs where logs are: %w", err)
+	}
+	return nil
+}
+
+func (l *logs) set(at uint32, field int64, value uint64) error {
+	_, err := l.memory.WriteAt(binary.NativeEndian.AppendUint64(nil, value), int64(at)*placeSize+field)
+	if err != nil {
+		return fmt.Errorf("cannot tell the BPF programs where a log is: %w", err)
+	}
+	return nil
+}
+
+// observeLogs looks for the logs of file systems that are new, or mounted again.
+func (p *Probe) observeLogs() error {
+	if !p.findLogs {
+		return nil
+	}
+	return p.visitFilesystemPlaces(func(at uint32, place attributionFilesystemPlace) error {
+		before := p.logs.known[at]
+		same := before.dev == place.Dev && before.ended == place.Log.Ended
+		if same && (before.told || before.activity == place.Filesystem.Committer.StartedNs) {
+			return nil
+		}
+		told, err := p.tellLog(at, place)
+		p.logs.known[at] = knownLog{dev: place.Dev, ended: place.Log.Ended, told: told, activity: place.Filesystem.Committer.StartedNs}
+		return err
+	})
+}
+
+// tellLog tells the programs where the log of a file system is. told is false if that is
+// not known, or the file system ends meanwhile.
+func (p *Probe) tellLog(at uint32, place attributionFilesystemPlace) (told bool, err error) {
+	from, sectors := logOf(place.Dev)
+	if err := p.logs.set(at, placeAtLength, 0); err != nil || sectors == 0 {
+		return false, err
+	}
+	err = errors.Join(p.logs.set(at, placeAtBlkg, 0), p.logs.set(at, placeAtFrom, from), p.logs.set(at, placeAtLength, sectors))
+	if err != nil {
+		return false, err
+	}
+	var now attributionFilesystemPlace
+	if err := p.objects.FilesystemPlaces.Lookup(at, &now); err != nil {
+		return false, fmt.Errorf("cannot read what is known of a file system: %w", err)
+	}
+	if now.Log.Ended != place.Log.Ended {
+		return false, p.logs.set(at, placeAtLength, 0)
+	}
+	return true, nil
+}
+
+const sectorBytes = 512
+
+// logOf finds the log of a mounted ext4 on its disk. sectors is 0 if it is not known.
+func logOf(dev uint32) (from, sectors uint64) {
+	name, err := blockdev.DeviceName(blockdev.DevOfKernel(dev))
+	if err != nil {
+		return 0, 0
+	}
+	mounted := filepath.Join(blockdev.Host.Sys, "fs/ext4", name)
+	before, err := os.Stat(mounted)
+	if err != nil {
+		return 0, 0
+	}
+	log, err := ext4.Log(blockdev.NodeOf(name))
+	if err != nil {
+		return 0, 0
+	}
+	// Else another file system was mounted from the device meanwhile.
+	if after, err := os.Stat(mounted); err != nil || !os.SameFile(before, after) {
+		return 0, 0
+	}
+	start, err := startOf(name)
+	if err != nil {
+		return 0, 0
+	}
+	return start + log.FirstByte/sectorBytes, log.Bytes / sectorBytes
+}
+
+// startOf is the first sector of a partition on its disk; 0 for a disk.
+func startOf(name string) (uint64, error) {
+	directory := filepath.Join(blockdev.Host.Sys, "class/block", name)
+	if _, err := os.Stat(filepath.Join(directory, "partition")); errors.Is(err, os.ErrNotExist) {
+		return 0, nil
+	}
+	text, err := os.ReadFile(filepath.Join(directory, "start"))
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
+}
+
+// collectLogged adds what was written to logs, and charged to the root cgroup.
+func (p *Probe) collectLogged() error {
+	err := p.visitFilesystemPlaces(func(at uint32, place attributionFilesystemPlace) error {
+		bytes := place.Log.Bytes - p.logs.last[at]
+		if bytes == 0 {
+			return nil
+		}
+		p.logs.last[at] = place.Log.Bytes
+		disk := place.Filesystem.Committer.JournalDisk
+		for _, kind := range []Kind{KindJournal, KindChargedWrite} {
+			p.pending.Writes = append(p.pending.Writes, Write{Disk: disk, Kind: kind, Charged: RootCgroupID, Bytes: bytes})
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("cannot read what was written to logs: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,208 @@
+package journal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/ext4"
+	"github.com/daybook-project/daybook/internal/ext4test"
+)
+
+// placeOf is what the programs know of a file system.
+func placeOf(t *testing.T, p *Probe, dev uint32) (found attributionFilesystemPlace) {
+	t.Helper()
+	if err := p.visitFilesystemPlaces(func(_ uint32, place attributionFilesystemPlace) error {
+		if place.Dev == dev {
+			found = place
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// findLogs makes a probe look for logs, or stops it.
+func findLogs(p *Probe, find bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.findLogs = find
+}
+
+// told opens a probe that knows where the log of the file system is, and one that does
+// not, and observes its disk.
+func told(t *testing.T, fs string, dev, disk uint32) (knows, looks *Probe) {
+	t.Helper()
+	for _, p := range []**Probe{&knows, &looks} {
+		probe, err := open(loadAttribution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = probe.Close() })
+		*p = probe
+	}
+	findLogs(looks, false)
+	syncFS(t, fs)
+	if err := os.WriteFile(filepath.Join(fs, "first"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	syncFS(t, fs) // from here on each has an entry for the file system
+	for _, p := range []*Probe{knows, looks} {
+		if err := p.Observe([]uint32{disk}); err != nil {
+			t.Fatal(err)
+		}
+		collect(t, p)
+	}
+	if place := placeOf(t, knows, dev); place.Log.Sectors == 0 {
+		t.Fatalf("the log is not known: %+v", place.Log)
+	}
+	if place := placeOf(t, looks, dev); place.Dev != dev || place.Log.Sectors != 0 {
+		t.Fatalf("the log of the other is known: %+v", place.Log)
+	}
+	return knows, looks
+}
+
+// sums are the bytes of each kind on a disk, and those of the commits of a file system.
+func sums(t *testing.T, p *Probe, dev, disk uint32) map[string]uint64 {
+	t.Helper()
+	all := make(map[string]uint64)
+	events := collect(t, p)
+	for _, w := range events.Writes {
+		if w.Disk == disk && w.Kind != KindOutstanding && w.Kind != KindBusy {
+			all[fmt.Sprintf("kind %d charged to %d of %d owned by %d", w.Kind, w.Charged, w.Of, w.Owner)] += w.Bytes
+		}
+	}
+	for _, c := range events.Commits {
+		if c.Dev == dev {
+			all[fmt.Sprintf("commit %d to %d", c.Tid, c.JournalDisk)] += c.JournalBytes
+		}
+	}
+	return all
+}
+
+// compare fails if two probes have other sums.
+func compare(t *testing.T, knows, looks *Probe, dev, disk uint32) {
+	t.Helper()
+	a, b := sums(t, knows, dev, disk), sums(t, looks, dev, disk)
+	if len(b) < 3 {
+		t.Errorf("too little was written: %v", b)
+	}
+	for key := range b {
+		if a[key] != b[key] {
+			t.Errorf("%s: %d bytes by where the log is, %d by a look at what is written", key, a[key], b[key])
+		}
+	}
+	for key := range a {
+		if _, known := b[key]; !known {
+			t.Errorf("%s: %d bytes by where the log is, none by a look at what is written", key, a[key])
+		}
+	}
+}
+
+// The reference is a probe that looks at what is written.
+func TestWritesToALogAreRecognisedByWhereItIs(t *testing.T) {
+	fs := ext4test.New(t, ext4test.Options{})
+	knows, looks := told(t, fs.Dir, fs.Dev(), fs.Dev())
+	for range 3 {
+		dirtyAndRevoke(t, fs.Dir)
+		syncFS(t, fs.Dir)
+		compare(t, knows, looks, fs.Dev(), fs.Dev())
+	}
+	if place := placeOf(t, knows, fs.Dev()); place.Log.Bytes == 0 || place.Log.Bytes > stat(t, fs.Disk).WriteBytes {
+		t.Errorf("%d bytes were recognised by where the log is", place.Log.Bytes)
+	}
+	if place := placeOf(t, looks, fs.Dev()); place.Log.Bytes != 0 {
+		t.Errorf("%d bytes were recognised by where the log is, without being told", place.Log.Bytes)
+	}
+}
+
+// The sectors of requests are those of the disk, and those of a file system of its
+// partition.
+func TestWritesToALogOnAPartitionAreRecognisedByWhereItIs(t *testing.T) {
+	fs := ext4test.New(t, ext4test.Options{})
+	if err := ext4.Unmount(context.Background(), fs.Dir); err != nil {
+		t.Fatal(err)
+	}
+	const bytes = 100 << 20
+	partitions, err := blockdev.AddPartitions(fs.Disk.Disk, 2, bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := blockdev.RemovePartitions(fs.Disk.Disk, 2); err != nil {
+			t.Error(err)
+		}
+	})
+	second := partitions[1]
+	dir := filepath.Join(fs.Home, "second")
+	err = errors.Join(ext4.Make(context.Background(), second.Node, ext4.MakeOptions{}), os.Mkdir(dir, 0o700),
+		ext4.Mount(second.Node, dir, ext4.MountOptions{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		// The disk is unmounted by another cleanup.
+		if err := errors.Join(ext4.Unmount(context.Background(), dir), ext4.Make(context.Background(), fs.Disk.Node(), ext4.MakeOptions{}),
+			ext4.Mount(fs.Disk.Node(), fs.Dir, ext4.MountOptions{})); err != nil {
+			t.Error(err)
+		}
+	})
+	dev := second.Dev.Kernel()
+	knows, looks := told(t, dir, dev, fs.Dev())
+	dirtyAndRevoke(t, dir)
+	syncFS(t, dir)
+	compare(t, knows, looks, dev, fs.Dev())
+	if place := placeOf(t, knows, dev); place.Log.Bytes == 0 {
+		t.Error("nothing was recognised by where the log is")
+	}
+}
+
+// After a file system has ended, something else may be where its log was.
+func TestTheLogOfAFileSystemThatHasEndedIsNoLog(t *testing.T) {
+	fs := ext4test.New(t, ext4test.Options{})
+	knows, looks := told(t, fs.Dir, fs.Dev(), fs.Dev())
+	dirtyAndRevoke(t, fs.Dir)
+	log := placeOf(t, knows, fs.Dev()).Log
+	findLogs(knows, false) // as in the second before it looks again
+	fs = fs.Replace(t, "", ext4.MakeOptions{JournalBytes: 4 << 20})
+	syncFS(t, fs.Dir)
+	file := filepath.Join(fs.Dir, "all")
+	fill(t, file)
+	syncFS(t, fs.Dir)
+	compare(t, knows, looks, fs.Dev(), fs.Dev())
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	findLogs(knows, true)
+	dirtyAndRevoke(t, fs.Dir)
+	for _, p := range []*Probe{knows, looks} {
+		if err := p.Observe([]uint32{fs.Dev()}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if now := placeOf(t, knows, fs.Dev()).Log; now.Sectors == 0 || now.Sectors >= log.Sectors {
+		t.Errorf("the log is %+v, after %+v", now, log)
+	}
+	dirtyAndRevoke(t, fs.Dir)
+	compare(t, knows, looks, fs.Dev(), fs.Dev())
+}
+
+// fill writes a file until its file system is full.
+func fill(t *testing.T, path string) {
+	t.Helper()
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for err == nil {
+		_, err = f.Write(make([]byte, 1<<20))
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
