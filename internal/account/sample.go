@@ -72,9 +72,10 @@ type Device struct {
 	Transactions uint64 `json:"transactions"`
 	// CommitSeconds is the mean time from lock to commit record.
 	CommitSeconds float64 `json:"commit_seconds"`
-	// LostEvents counts what the kernel side had no room for: full ring
-	// buffer or full maps. docs/accounting.md says for each where its bytes
-	// are then; the total of the disk stays true.
+	// LostEvents counts what the kernel side had no room for (full ring
+	// buffer or full maps), and the events for which the kernel did not run a
+	// program. docs/accounting.md says for each where its bytes are then; the
+	// total of the disk stays true.
 	LostEvents uint64 `json:"lost_events"`
 	// Control is what daybook control does on the disk; absent where nobody
 	// controls it.

@@ -178,7 +178,11 @@ func (p *Probe) collectLost() error {
 		}
 		sum += count
 	}
-	p.pending.Lost = sum - p.lost
+	skipped, err := p.misses.since(p.all())
+	if err != nil {
+		return err
+	}
+	p.pending.Lost = sum - p.lost + skipped
 	p.lost = sum
 	return nil
 }

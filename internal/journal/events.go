@@ -14,7 +14,8 @@ type Events struct {
 	Logs []Log
 	// Calls are sums over the interval; only with the syscalls probe.
 	Calls []Call
-	// Lost is the number of events that the kernel side had no space for.
+	// Lost is the number of events that the kernel side had no space for, and of those for
+	// which the kernel did not run a program.
 	Lost uint64
 	// OwnersForgotten is the number of inodes whose owner the kernel side
 	// evicted, because more were changed than its map holds. docs/accounting.md

@@ -59,6 +59,7 @@ type Probe struct {
 	partial       map[transaction]uint64 // bytes returned of commits in progress
 	buffers       drainBuffers
 	lost          uint64
+	misses        misses
 	ended         map[uint32]endedInstance // by device
 	owners        ownersCount
 	generation    uint32 // of the map of disks

@@ -74,7 +74,7 @@ var deviceCounters = []counter[account.Device]{
 		func(d account.Device) uint64 { return d.JournalElsewhereBytes }},
 	{desc("daybook_disk_metadata_bytes_total", "Metadata bytes written in place on the disk.", deviceLabels),
 		func(d account.Device) uint64 { return d.MetadataBytes }},
-	{desc("daybook_lost_events_total", "Kernel events for which a map had no room; docs/accounting.md says in which line their bytes are.", deviceLabels),
+	{desc("daybook_lost_events_total", "Kernel events for which a map had no room, or for which the kernel did not run a program; docs/accounting.md says in which line their bytes are.", deviceLabels),
 		func(d account.Device) uint64 { return d.LostEvents }},
 }
 

@@ -1,0 +1,53 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+)
+
+// misses counts the events for which the kernel did not run a program, because the program
+// was running on that processor already: an interrupt came into it, or, on kernels whose
+// tracepoints can be preempted (7.2; include/linux/tracepoint.h), another task
+// (kernel/trace/bpf_trace.c, __bpf_trace_run). Kernels before 5.12 do not count them.
+type misses struct {
+	seen map[ebpf.ProgramID]uint64
+}
+
+// since returns the number of such events since the last call.
+func (m *misses) since(links []link.Link) (uint64, error) {
+	now := make(map[ebpf.ProgramID]uint64, len(links))
+	var more uint64
+	for _, l := range links {
+		id, count, err := missesOf(l)
+		if errors.Is(err, ebpf.ErrNotSupported) {
+			continue
+		}
+		if err != nil {
+			return 0, fmt.Errorf("cannot read how often the kernel skipped a BPF program: %w", err)
+		}
+		now[id] = count
+		more += count - m.seen[id]
+	}
+	m.seen = now
+	return more, nil
+}
+
+func missesOf(l link.Link) (ebpf.ProgramID, uint64, error) {
+	info, err := l.Info()
+	if err != nil {
+		return 0, 0, err
+	}
+	program, err := ebpf.NewProgramFromID(info.Program)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer program.Close()
+	stats, err := program.Stats()
+	if err != nil {
+		return 0, 0, err
+	}
+	return info.Program, stats.RecursionMisses, nil
+}
