@@ -147,8 +147,9 @@ func clearAway(dir string) {
 	os.RemoveAll(dir)
 }
 
-// removeCgroup removes a cgroup and its descendants; the kernel needs a short
-// time after the last process.
+// removeCgroup removes a cgroup of a workshop and its descendants. It ends what still
+// runs there: a container that started while its runtime was ended has no parent and no
+// command line that tell whose it is. The kernel needs a short time after the last process.
 func removeCgroup(path string) {
 	if !strings.HasPrefix(filepath.Clean(path), "/sys/fs/cgroup/") {
 		return
@@ -162,6 +163,12 @@ func removeCgroup(path string) {
 	for range 100 {
 		if unix.Rmdir(path) != unix.EBUSY {
 			return
+		}
+		text, _ := os.ReadFile(filepath.Join(path, "cgroup.procs"))
+		for field := range strings.FieldsSeq(string(text)) {
+			if pid, err := strconv.Atoi(field); err == nil && pid > 1 && pid != os.Getpid() {
+				unix.Kill(pid, unix.SIGKILL)
+			}
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
