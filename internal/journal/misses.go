@@ -3,6 +3,7 @@ package journal
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -22,8 +23,8 @@ func (m *misses) since(links []link.Link) (uint64, error) {
 	var more uint64
 	for _, l := range links {
 		id, count, err := missesOf(l)
-		if errors.Is(err, ebpf.ErrNotSupported) {
-			continue
+		if errors.Is(err, ebpf.ErrNotSupported) || errors.Is(err, fs.ErrPermission) {
+			continue // not known: without CAP_SYS_ADMIN there is no program by its number
 		}
 		if err != nil {
 			return 0, fmt.Errorf("cannot read how often the kernel skipped a BPF program: %w", err)
