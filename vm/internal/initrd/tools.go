@@ -3,7 +3,6 @@ package initrd
 import (
 	"debug/elf"
 	"fmt"
-	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -18,29 +17,17 @@ import (
 // toolDirs are searched for a program by its name: busybox's own programs come last.
 var toolDirs = []string{"/usr/bin", "/usr/sbin", wire.AppletDir}
 
-// putTools copies the tools without their documentation.
+// putTools copies programs and libraries of the tools, without their documentation.
 func putTools(t tree, dir string) error {
-	return filepath.WalkDir(dir, func(at string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		name := "/" + strings.TrimPrefix(strings.TrimPrefix(at, dir), "/")
-		switch {
-		case entry.IsDir() && (name == "/usr/share" || name == "/etc"):
-			return fs.SkipDir
-		case entry.IsDir():
-			return nil // put with its files
-		case entry.Type()&fs.ModeSymlink != 0:
-			target, err := os.Readlink(at)
-			if err != nil {
+	for _, name := range []string{"bin", "sbin", "lib"} {
+		for _, from := range []string{filepath.Join(dir, name), filepath.Join(dir, "usr", name)} {
+			err := putDirectory(t, from, path.Join("/usr", name))
+			if err != nil && !isMissing(err) {
 				return err
 			}
-			return t.putLink(name, target)
-		case entry.Type().IsRegular():
-			return t.putFile(name, at)
 		}
-		return nil
-	})
+	}
+	return nil
 }
 
 // putForeign adds a file to the root of a guest of another architecture. A program that is
