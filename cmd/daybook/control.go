@@ -195,7 +195,7 @@ func (f *controlFlags) run(ctx context.Context, stdout, stderr io.Writer) error 
 		Disks: disks, RunDir: control.DefaultRunDir,
 		Config: config, OpenHost: openStateHost, Reload: hangups, Load: f.load,
 		Accept: func(next control.Config) { current.Store(&next) },
-		DryRun: f.dryRun, Log: log,
+		DryRun: f.dryRun, Log: log, Recording: f.record.path,
 		Name: containerNames(), OnIdeals: promises.set,
 		OpenSource: func(devices []string, interval time.Duration) (account.Source, error) {
 			source, err := openSource(ctx, sourceOptions{Devices: devices, Promises: promises.of, Interval: interval, Estimator: f.estimator, Calibration: f.calibration, Log: log,

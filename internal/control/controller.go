@@ -43,6 +43,11 @@ type Controller struct {
 	active map[string]bool
 	// complaints are the last errors by cgroup, so that each is logged only once.
 	complaints map[string]string
+	// unpublished: the ideals could not be recorded for other programs.
+	unpublished bool
+	// late means that the last step took so long that what happened in it says nothing of
+	// what control achieves.
+	late bool
 	// refreshComplaint is the error of the last look for cgroups; "": it had none.
 	refreshComplaint string
 	// scheduler records whether the disk's scheduler follows its weights.
@@ -87,6 +92,8 @@ type governed struct {
 	sinceLimit float64
 	// flatWarned: it was logged that its limits do not hold the cgroups below.
 	flatWarned bool
+	// fileGone means that it had no weight file at the last look.
+	fileGone bool
 	// units are the weights that its unit was given.
 	units unitWeights
 	// unitRetry is when the service manager is asked again, after it failed; unitUnknown:
@@ -182,6 +189,10 @@ func (c *Controller) begin() error {
 	if c.canLimit() && c.disk.Carries != nil && c.disk.Carries(c.config.StateDir) {
 		c.log.Warn("state_dir is on the disk whose containers are limited: control can have to wait for one of them; write into the configuration: state_dir: /run/daybook/control, or a directory on another disk",
 			"device", c.disk.Device, "state_dir", c.config.StateDir)
+	}
+	if c.options.Recording != "" && c.canLimit() && c.disk.Carries != nil && c.disk.Carries(c.options.Recording) {
+		c.log.Warn("the recording is on the disk whose containers are limited: control can have to wait for one of them, and corrects nothing meanwhile; record to another disk",
+			"device", c.disk.Device, "recording", c.options.Recording)
 	}
 	for _, warning := range c.host.Warnings {
 		c.log.Warn(warning)

@@ -28,8 +28,10 @@ type fakeHost struct {
 	tunables map[string]string
 	// scheduler is the disk's; only bfq has weights.
 	scheduler string
-	// noWeightFile means that the weight files are gone.
+	// noWeightFile means that the weight files are gone, withoutIO that the parents of these
+	// cgroups do not enable io.
 	noWeightFile bool
+	withoutIO    map[string]bool
 	nextID       uint64
 	log          []string // what was written
 	// before is called before each write, without the mutex.
@@ -38,7 +40,7 @@ type fakeHost struct {
 
 func newFakeHost(cgroups ...string) *fakeHost {
 	f := &fakeHost{ids: map[string]uint64{}, weights: map[string]Setting{}, limits: map[string]uint64{}, reads: map[string]uint64{},
-		tunables: map[string]string{"low_latency": "0"}, scheduler: "bfq", nextID: 100}
+		withoutIO: map[string]bool{}, tunables: map[string]string{"low_latency": "0"}, scheduler: "bfq", nextID: 100}
 	for _, cgroup := range cgroups {
 		f.create(cgroup)
 	}
@@ -85,6 +87,9 @@ func (f *fakeHost) write(cgroup, what string, do func()) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.withoutIO[cgroup] {
+		return fs.ErrNotExist
+	}
 	if _, ok := f.ids[cgroup]; !ok && cgroup != "" {
 		return fmt.Errorf("%s: %w", cgroup, ErrVanished)
 	}
@@ -125,7 +130,7 @@ func (f fakeWeights) Range() Range { return BFQRange }
 func (f fakeWeights) Get(cgroup string) (Setting, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.noWeightFile {
+	if f.noWeightFile || f.withoutIO[cgroup] {
 		return Setting{}, fs.ErrNotExist
 	}
 	if setting, ok := f.weights[cgroup]; ok {
@@ -151,6 +156,9 @@ func (f fakeLimits) Get(cgroup string) (Limits, error) {
 	defer f.mu.Unlock()
 	if _, ok := f.ids[cgroup]; !ok {
 		return Limits{}, ErrVanished
+	}
+	if f.withoutIO[cgroup] {
+		return Limits{}, fs.ErrNotExist
 	}
 	return Limits{Read: f.reads[cgroup], Write: f.limits[cgroup]}, nil
 }

@@ -1,15 +1,21 @@
 package control
 
 import (
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/cgroup"
 	"github.com/daybook-project/daybook/internal/systemd"
 )
 
+// stepPatience bounds a call of a step to a systemd that answered the last one: the weights of
+// other containers wait meanwhile, and so does the end of control.
+const stepPatience = 500 * time.Millisecond
+
 // serviceManager is that of all disks: what one control learns of its silence holds for all.
-var serviceManager systemd.Manager
+var serviceManager = systemd.Manager{Patience: stepPatience}
 
 // systemdUnits returns the units of systemd if it is init and the cgroups are of
 // version 2; else nil. In version 1, weights are written only to the files.
@@ -32,7 +38,7 @@ func (h hostUnits) Of(weight uint64) uint64 { return h.weights.Of(weight) }
 func (h hostUnits) Find(path string) (string, uint64, error) {
 	unit, err := h.weights.Manager.Unit(path)
 	if err != nil || unit == "" {
-		return "", 0, err
+		return "", 0, unitError(err)
 	}
 	weight, err := h.Weight(unit)
 	if err != nil {
@@ -43,15 +49,23 @@ func (h hostUnits) Find(path string) (string, uint64, error) {
 
 func (h hostUnits) Weight(unit string) (uint64, error) {
 	weight, err := h.weights.Get(unit)
-	return weight, gone(err)
+	return weight, unitError(err)
 }
 
-func (h hostUnits) Set(unit string, weight uint64) error { return gone(h.weights.Set(unit, weight)) }
+func (h hostUnits) Set(unit string, weight uint64) error {
+	return unitError(h.weights.Set(unit, weight))
+}
 
-// gone returns ErrVanished for an error of a unit that has ended.
-func gone(err error) error {
-	if err != nil && systemd.IsGone(err) {
+// unitError returns ErrVanished for an error of a unit that has ended, and errBusy for one of
+// a systemd that may answer soon.
+func unitError(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case systemd.IsGone(err):
 		return fmt.Errorf("%w: %w", ErrVanished, err)
+	case errors.Is(err, systemd.ErrBusy):
+		return fmt.Errorf("%w: %w", errBusy, err)
 	}
 	return err
 }

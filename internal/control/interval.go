@@ -1,6 +1,7 @@
 package control
 
 import (
+	"errors"
 	"fmt"
 	"path"
 
@@ -57,6 +58,7 @@ func (c *Controller) interval(sample account.Sample) {
 	c.lookForChanges()
 	c.refreshOrComplain()
 	clear(c.held)
+	c.late = sample.IntervalSeconds > max(judgeSeconds, 2*c.config.stepFor(len(device.Containers)).Seconds())
 	decision := Decision{Device: c.disk.Device, Seconds: sample.IntervalSeconds, DryRun: c.options.DryRun}
 	done := sums(device)
 	c.commitSeconds = float64(device.Transactions) * device.CommitSeconds
@@ -231,6 +233,10 @@ func (c *Controller) write(g *governed, weight uint64, reason string) {
 	}
 	if err == nil {
 		err = c.setWeight(g, weight)
+	}
+	if errors.Is(err, errBusy) {
+		c.log.Debug("cannot set the weight of the unit yet", "cgroup", g.Cgroup, "error", err)
+		return // the next step sets that of its time
 	}
 	if err != nil {
 		c.complain(g.Cgroup, "cannot set the weight", err)

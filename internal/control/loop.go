@@ -54,6 +54,8 @@ type Options struct {
 	// Accept is called with each valid Config from Load before it is used; nil
 	// means no call. A Config that Accept rejects has no effect.
 	Accept func(Config)
+	// Recording is a file that the source writes the samples to; "": none.
+	Recording string
 	// DryRun: change nothing, keep no state, take no lock.
 	DryRun bool
 	// OnInterval is called with each decision about a disk; nil means no call.

@@ -1,6 +1,8 @@
 package control
 
 import (
+	"errors"
+	"io/fs"
 	"maps"
 	"slices"
 	"strings"
@@ -26,7 +28,15 @@ func (c *Controller) lookForChanges() {
 		g.changed = false
 		now, err := c.host.Weights.Get(path)
 		if err != nil {
+			g.fileGone = errors.Is(err, fs.ErrNotExist)
 			c.complain(path, "cannot read the weight of the cgroup", err)
+			continue
+		}
+		if g.fileGone {
+			// The parent enables io again (cgroup v2), and no program chose the weight.
+			g.fileGone, g.expected, g.ideal = false, now, 0
+			delete(c.complaints, path)
+			c.log.Info("the cgroup has a weight file again; writing the weight again", "cgroup", path)
 			continue
 		}
 		if now != g.expected {
@@ -38,13 +48,22 @@ func (c *Controller) lookForChanges() {
 	}
 	time.Sleep(recheckDelay)
 	for g := range changed {
-		c.awaitSettled(g)
+		if id, err := c.host.Cgroups.ID(g.Cgroup); err != nil || id != g.ID {
+			delete(changed, g) // it is gone, or another cgroup: refresh finds that
+			continue
+		}
+		if c.awaitSettled(g) != nil {
+			return // the next step looks again; until then no changed weight is written
+		}
 		now, err := c.host.Weights.Get(g.Cgroup)
 		if err != nil || now == g.expected {
 			delete(changed, g)
 			continue
 		}
 		changed[g] = now
+	}
+	if len(changed) == 0 {
+		return
 	}
 	if c.lostWithScheduler(changed) {
 		c.log.Warn("the weights on this disk were removed, as by a change of its scheduler; writing them again", "device", c.disk.Device)
@@ -163,7 +182,11 @@ func (c *Controller) note(g *governed, w written) error {
 func (c *Controller) setWeight(g *governed, weight uint64) error {
 	byUnit := c.byUnit(g)
 	if byUnit {
-		if err := c.intendUnit(g, weight); err != nil {
+		err := c.intendUnit(g, weight)
+		if errors.Is(err, errBusy) {
+			return err
+		}
+		if err != nil {
 			byUnit = false
 			c.unitFailed(g, err)
 		}

@@ -54,6 +54,12 @@ func (c *Controller) refresh() error {
 	groups, notes := Plan(units, branch, c.host.Weights.Range())
 	members := map[string]bool{}
 	adopted := 0
+	var unasked []string
+	defer func() { // they are new to the next look, too
+		for _, path := range unasked {
+			delete(exists, path)
+		}
+	}()
 	for _, group := range groups {
 		for _, member := range group.Members {
 			members[member.Cgroup] = true
@@ -61,7 +67,12 @@ func (c *Controller) refresh() error {
 				continue
 			}
 			if g := c.look(member.Cgroup, exists[member.Cgroup], found); g != nil {
-				c.findUnit(g)
+				if _, err := c.findUnit(g); err != nil {
+					if !g.appeared.IsZero() {
+						unasked = append(unasked, member.Cgroup)
+					}
+					continue // it is left alone until systemd answers
+				}
 				c.cgroups[member.Cgroup] = g
 				adopted++
 			}
@@ -164,7 +175,11 @@ func (c *Controller) letGo(members map[string]bool) {
 		}
 		if !c.options.DryRun {
 			last := g.lastWritten()
-			if _, err := g.putBack(c.host, c.disk.Device, &last, false); err != nil && !errors.Is(err, ErrVanished) && !errors.Is(err, errReplaced) {
+			_, err := g.putBack(c.host, c.disk.Device, &last)
+			if errors.Is(err, errBusy) {
+				continue // the next step tries again
+			}
+			if err != nil && !errors.Is(err, ErrVanished) && !errors.Is(err, errReplaced) {
 				c.complain(path, "cannot restore the cgroup; trying again", err)
 				continue // and so it stays in the state
 			}

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -50,12 +51,12 @@ func (s *State) putBack(host Host, last map[uint64]written, log *slog.Logger) (o
 		defer host.Units.Await()()
 	}
 	switched := s.switched(host)
-	for _, c := range s.Cgroups {
+	for _, c := range s.unitsLast() {
 		w := c.lastWritten(last)
 		if w != nil {
 			w.switched = switched
 		}
-		kept, err := c.putBack(host, s.Device, w, switched)
+		kept, err := c.putBack(host, s.Device, w)
 		switch {
 		case err == nil && kept:
 			outcome.Kept = append(outcome.Kept, c.Cgroup)
@@ -73,6 +74,9 @@ func (s *State) putBack(host Host, last map[uint64]written, log *slog.Logger) (o
 			failures = append(failures, err)
 		}
 	}
+	for _, paths := range [][]string{outcome.Restored, outcome.Kept, outcome.Vanished, outcome.Replaced, outcome.Failed} {
+		slices.Sort(paths)
+	}
 	if err := s.putBackTunables(host, &outcome, log); err != nil {
 		rest.Tunables, rest.TunablesSet = s.Tunables, s.TunablesSet
 		failures = append(failures, err)
@@ -81,6 +85,16 @@ func (s *State) putBack(host Host, last map[uint64]written, log *slog.Logger) (o
 		return outcome, nil, nil
 	}
 	return outcome, &rest, errors.Join(failures...)
+}
+
+// unitsLast are the cgroups, those of units last: to restore them can mean to wait for a
+// service manager that does not answer.
+func (s *State) unitsLast() []CgroupState {
+	cgroups := slices.Clone(s.Cgroups)
+	slices.SortStableFunc(cgroups, func(a, b CgroupState) int {
+		return cmp.Compare(min(1, len(a.SystemdUnit)), min(1, len(b.SystemdUnit)))
+	})
+	return cgroups
 }
 
 var errReplaced = errors.New("another cgroup has the path now")
@@ -111,10 +125,9 @@ func (c CgroupState) lastWritten(last map[uint64]written) *written {
 	return &w
 }
 
-// putBack restores one cgroup. It keeps what another program wrote since last.
-// switched means that the disk has another scheduler. The change may have removed
-// the weight file.
-func (c CgroupState) putBack(host Host, device string, last *written, switched bool) (kept bool, err error) {
+// putBack restores one cgroup. It keeps what another program wrote since last. The limits come
+// first: the weight may have to wait for a service manager.
+func (c CgroupState) putBack(host Host, device string, last *written) (kept bool, err error) {
 	id, err := host.Cgroups.ID(c.Cgroup)
 	if err == nil && id != c.ID {
 		err = errReplaced
@@ -127,22 +140,32 @@ func (c CgroupState) putBack(host Host, device string, last *written, switched b
 	if err != nil {
 		return false, err
 	}
-	kept, err = c.putBackWeight(host, last)
-	switch {
-	case errors.Is(err, ErrVanished) || errors.Is(err, errRange):
-		return false, err
-	case switched && errors.Is(err, fs.ErrNotExist):
-		err = nil // for example the module of the scheduler was removed: no weight is left to restore
-	}
 	// One may succeed where the other fails: try both.
+	var limitErr error
 	if (c.Limited || c.WriteBytesPerSecond != 0) && host.Limits != nil {
-		limitKept, limitErr := c.putBackLimit(host, last)
-		kept, err = kept || limitKept, errors.Join(err, limitErr)
+		kept, limitErr = c.putBackLimit(host, last)
+		limitErr = unlessGone(limitErr)
 	}
+	weightKept, err := c.putBackWeight(host, last)
+	if errors.Is(err, ErrVanished) || errors.Is(err, errRange) {
+		return false, err
+	}
+	kept, err = kept || weightKept, errors.Join(err, limitErr)
 	if err != nil {
 		return false, fmt.Errorf("cannot restore cgroup %s on %s: %w", c.Cgroup, device, err)
 	}
 	return kept, nil
+}
+
+// unlessGone returns nil for the error of a file that an existing cgroup no longer has. What was
+// in it is gone with it, and nothing is left to restore: the module of the scheduler was
+// removed, or the parent no longer enables io (cgroup v2; systemd does that when no unit below
+// needs io).
+func unlessGone(err error) error {
+	if errors.Is(err, fs.ErrNotExist) && !errors.Is(err, ErrVanished) {
+		return nil
+	}
+	return err
 }
 
 // errRange means that the weight file does not accept the weight in the state.
@@ -155,7 +178,7 @@ func (c CgroupState) putBackWeight(host Host, last *written) (kept bool, err err
 			if _, _, unitErr := c.putBackUnit(host.Units, last); unitErr != nil {
 				return false, unitErr
 			}
-			return false, err
+			return false, unlessGone(err)
 		}
 		setting = last.merge(c.Weight, now)
 	}
@@ -170,7 +193,7 @@ func (c CgroupState) putBackWeight(host Host, last *written) (kept bool, err err
 	if kept = unitKept || setting != c.Weight; kept && setting == now && !unitRestored {
 		return kept, unitErr
 	}
-	return kept, errors.Join(unitErr, host.Weights.Restore(c.Cgroup, setting))
+	return kept, errors.Join(unitErr, unlessGone(host.Weights.Restore(c.Cgroup, setting)))
 }
 
 // limits are the original ones.

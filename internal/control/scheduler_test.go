@@ -541,6 +541,22 @@ func TestAStateDirectoryOnTheLimitedDiskIsReported(t *testing.T) {
 	}
 }
 
+func TestARecordingOnTheLimitedDiskIsReported(t *testing.T) {
+	for _, path := range []string{"/mnt/recording", ""} {
+		options := fakeOptions(t, newFakeHost("/ca", "/cb"), twoEqual)
+		options.Recording = path
+		options.Disks[0].Carries = func(path string) bool { return path != options.Config.StateDir }
+		var log bytes.Buffer
+		options.Log = slog.New(slog.NewTextHandler(&log, nil))
+		if err := Run(context.Background(), options); err != nil {
+			t.Fatal(err)
+		}
+		if logged := strings.Contains(log.String(), "record to another disk"); logged != (path != "") {
+			t.Errorf("%q: logged %v:\n%s", path, logged, log.String())
+		}
+	}
+}
+
 func TestALawOfAGroupThatIsGoneIsForgotten(t *testing.T) {
 	f := newFakeHost("/p", "/p/a", "/p/b", "/q", "/q/a", "/q/b")
 	options := fakeOptions(t, f, "actuator: limits\ncontainers:\n  - {match: /*/*, weight: 100}\n")

@@ -169,7 +169,7 @@ func TestWeightsBeyondTheFilesRangeAreNotRestored(t *testing.T) {
 		t.Fatal(err)
 	}
 	outcome, _, err := Restore(dir, "loop0", "", func(*State) (Host, error) { return host.host(), nil }, discard)
-	if err == nil || !reflect.DeepEqual(outcome.Failed, []string{"/b/c", "/c"}) || !reflect.DeepEqual(host.log, []string{"/a restore 100", "low_latency 1"}) {
+	if err == nil || !reflect.DeepEqual(outcome.Failed, []string{"/b/c", "/c"}) || !reflect.DeepEqual(host.log, []string{"/a restore 100", "/b/c limit 1048576", "low_latency 1"}) {
 		t.Errorf("outcome %+v, error %v, wrote %v", outcome, err, host.log)
 	}
 	// The rest is restored, and what could not be restored is kept.

@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/daybook-project/daybook/internal/account"
+	"github.com/daybook-project/daybook/internal/awaittest"
 	"github.com/daybook-project/daybook/internal/cgroup"
 	"github.com/daybook-project/daybook/vm/vmtest"
 )
@@ -142,6 +144,40 @@ func underControl(t *testing.T, options Options) (intervals <-chan Decision, sto
 	return decisions, stop
 }
 
+// awaitInterval waits until ok says so after an interval. systemd in a guest can be busy for
+// seconds, and control does not wait for it.
+func awaitInterval(t *testing.T, intervals <-chan Decision, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(awaittest.Patience); ; {
+		if _, goesOn := <-intervals; !goesOn {
+			t.Fatalf("%s: control has ended", what)
+		}
+		if ok() {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("waited %v without success: %s", awaittest.Patience, what)
+		}
+	}
+}
+
+// hasWeight reports whether the weight file of a cgroup has this weight on the disk.
+func (b *testbed) hasWeight(cgroup, weight string) bool {
+	text, err := os.ReadFile(filepath.Join(b.dir(cgroup), b.host.Weights.File()))
+	return err == nil && strings.Contains(string(text), b.disk.Dev.String()+" "+weight+"\n")
+}
+
+// unitOf asks systemd with patience.
+func (b *testbed) unitOf(t *testing.T, cgroup string) string {
+	t.Helper()
+	defer b.host.Units.Await()()
+	unit, _, err := b.host.Units.Find(cgroup)
+	if err != nil {
+		t.Errorf("%s: %v", cgroup, err)
+	}
+	return unit
+}
+
 // daemon-reload of systemd undoes weights that are only in the files.
 func reloadsChangeNoWeight(t *testing.T, b *testbed) {
 	before := b.settings(t)
@@ -153,15 +189,11 @@ func reloadsChangeNoWeight(t *testing.T, b *testbed) {
 		return evenSource{b.disk.Name, b.cgroups}, nil
 	}
 	intervals, stop := underControl(t, options)
-	for range 3 {
-		<-intervals
+	for n, weight := range []string{"200", "300", "400"} {
+		awaitInterval(t, intervals, b.cgroups[n]+" has the weight "+weight, func() bool { return b.hasWeight(b.cgroups[n], weight) })
 	}
 	under := b.settings(t)
-	for n, weight := range []string{"200", "300", "400"} {
-		text, err := os.ReadFile(filepath.Join(b.dir(b.cgroups[n]), b.host.Weights.File()))
-		if err != nil || !strings.Contains(string(text), b.disk.Dev.String()+" "+weight+"\n") {
-			t.Errorf("%s: %q, %v; want %s on %s", b.cgroups[n], text, err, weight, b.disk.Dev)
-		}
+	for n := range b.cgroups {
 		unit := strings.Split(b.more(), "\n\n")[n]
 		if !strings.Contains(unit, "IODeviceWeight=/dev/") {
 			t.Errorf("systemd does not know the weight of %s: %s", b.cgroups[n], unit)
@@ -186,8 +218,8 @@ func belowIsNotSystemds(t *testing.T, b *testbed) {
 	below := b.cgroups[0] + "/below.service"
 	b.mkdir(t, below)
 	for cgroup, want := range map[string]string{b.cgroups[0]: "a.service", b.parent: "daybooktest.slice", below: "", "/none.service": ""} {
-		if unit, _, err := b.host.Units.Find(cgroup); err != nil || unit != want {
-			t.Errorf("%s: unit %q, %v; want %q", cgroup, unit, err, want)
+		if unit := b.unitOf(t, cgroup); unit != want {
+			t.Errorf("%s: unit %q; want %q", cgroup, unit, want)
 		}
 	}
 }
@@ -215,36 +247,38 @@ func restartsRestoreWeights(t *testing.T, b *testbed) {
 		return evenSource{b.disk.Name, []string{b.cgroups[0], cgroup}}, nil
 	}
 	intervals, stop := underControl(t, options)
-	next := func() {
-		for range 3 {
-			<-intervals
+	// is reports whether the unit has a weight on the disk, the one in its cgroup's file,
+	// as set says.
+	is := func(set, running bool) (string, bool) {
+		defer b.host.Units.Await()()
+		unitWeight, err := b.host.Units.Weight(unit)
+		text, ok := fmt.Sprintf("the unit has the weight %d, %v", unitWeight, err), err == nil && (unitWeight != 0) == set
+		if running {
+			now, err := b.host.Weights.Get(cgroup)
+			text, ok = fmt.Sprintf("%s, and the cgroup %+v, %v", text, now, err), ok && err == nil && (now.Device != 0) == set
 		}
+		return text, ok
 	}
-	// set reports whether the unit has a weight on the disk, the one in its
-	// cgroup's file.
+	await := func(when string, set, running bool) {
+		t.Helper()
+		awaitInterval(t, intervals, fmt.Sprintf("%s, with a weight on the disk: %t", when, set), func() bool { _, ok := is(set, running); return ok })
+	}
 	expect := func(when string, set, running bool) {
 		t.Helper()
-		unitWeight, err := b.host.Units.Weight(unit)
-		if err != nil || (unitWeight != 0) != set {
-			t.Errorf("%s: the unit has the weight %d, %v; want one: %t", when, unitWeight, err, set)
-		}
-		if !running {
-			return
-		}
-		if now, err := b.host.Weights.Get(cgroup); err != nil || (now.Device != 0) != set {
-			t.Errorf("%s: the cgroup has %+v, %v; want a weight on the disk: %t", when, now, err, set)
+		if text, ok := is(set, running); !ok {
+			t.Errorf("%s: %s; want a weight on the disk: %t", when, text, set)
 		}
 	}
-	next()
-	expect("at first", true, true)
+	await("at first", true, true)
 	systemctl(t, "restart", unit)
-	next()
-	expect("restarted", true, true)
+	await("restarted", true, true)
 	systemctl(t, "stop", unit)
-	next()
-	expect("stopped", false, false)
+	await("stopped", false, false)
 	systemctl(t, "start", unit)
-	next()
+	awaitInterval(t, intervals, "started, the cgroup has a weight on the disk", func() bool {
+		now, err := b.host.Weights.Get(cgroup)
+		return err == nil && now.Device != 0
+	})
 	stop()
 	expect("in the end", false, true)
 	systemctl(t, "restart", unit)

@@ -9,7 +9,8 @@ import (
 
 // Units sets weights by the service manager (systemd) for cgroups that belong to a
 // unit. Otherwise systemd would overwrite the cgroup's files. Weights are those of
-// units, from 1 to 10000.
+// units, from 1 to 10000. An error that wraps errBusy says that the service manager has not
+// answered for a short time, as while it reloads its units.
 type Units interface {
 	// Find returns the name of the unit that owns the cgroup, with the unit's
 	// weight on this disk, 0 for none. The name is "" if the cgroup belongs to no
@@ -34,6 +35,11 @@ const (
 	unitRetry = 30 * time.Second
 )
 
+// errBusy means that the service manager may answer soon. Until then control leaves the
+// cgroups of its units as they are: what it writes to their files meanwhile would be lost
+// when the manager applies the units' settings.
+var errBusy = errors.New("the service manager does not answer yet")
+
 // errNotFollowed means that the service manager accepted a unit's weight and did
 // not write it to the cgroup's file.
 var errNotFollowed = errors.New("the cgroup's file does not follow the unit")
@@ -54,28 +60,34 @@ func (u unitWeights) gave(weight uint64) bool {
 }
 
 // findUnit records the unit of a cgroup, and reports whether it has one. It must be in the
-// state before it is used.
-func (c *Controller) findUnit(g *governed) bool {
+// state before it is used. The error is errBusy.
+func (c *Controller) findUnit(g *governed) (found bool, err error) {
 	if c.host.Units == nil || c.filesOnly {
-		return false
+		return false, nil
 	}
 	unit, weight, err := c.host.Units.Find(g.Cgroup)
+	if errors.Is(err, errBusy) {
+		return false, err
+	}
 	if err != nil {
 		if !g.unitUnknown {
 			c.log.Warn("cannot ask systemd whose cgroup it is; writing its files, which systemd may undo, and asking again later", "cgroup", g.Cgroup, "error", err)
 		}
 		g.unitUnknown, g.unitRetry = true, time.Now().Add(unitRetry)
-		return false
+		return false, nil
 	}
 	g.unitUnknown, g.SystemdUnit, g.SystemdWeight = false, unit, weight
-	return unit != ""
+	return unit != "", nil
 }
 
 // findUnitsAgain asks for units that are not known because systemd did not answer.
 func (c *Controller) findUnitsAgain() {
 	var found []*governed
 	for _, g := range c.cgroups {
-		if g.unitUnknown && !time.Now().Before(g.unitRetry) && c.findUnit(g) {
+		if !g.unitUnknown || time.Now().Before(g.unitRetry) {
+			continue
+		}
+		if ok, _ := c.findUnit(g); ok { // while systemd is busy, the next step asks again
 			found = append(found, g)
 		}
 	}
@@ -109,6 +121,8 @@ func (c *Controller) putWeight(g *governed, weight uint64, byUnit bool) error {
 	case err == nil:
 		g.unitRetry = time.Time{}
 		return nil
+	case errors.Is(err, errBusy):
+		return err
 	case errors.Is(err, errNotFollowed):
 		// So it is with BFQ before systemd 251, which never writes weights on one
 		// disk to io.bfq.weight.
@@ -169,11 +183,15 @@ func (c *Controller) awaitWeight(cgroup string, weight uint64) error {
 }
 
 // awaitSettled waits until systemd has finished its pending work: it answers
-// nothing in between.
-func (c *Controller) awaitSettled(g *governed) {
-	if g.SystemdUnit != "" && c.host.Units != nil {
-		_, _ = c.host.Units.Weight(g.SystemdUnit)
+// nothing in between. The error is errBusy.
+func (c *Controller) awaitSettled(g *governed) error {
+	if g.SystemdUnit == "" || c.host.Units == nil {
+		return nil
 	}
+	if _, err := c.host.Units.Weight(g.SystemdUnit); errors.Is(err, errBusy) {
+		return err
+	}
+	return nil
 }
 
 // putBackUnit restores the weight that the unit had on this disk, unless another
@@ -249,7 +267,11 @@ func (c *Controller) putBackOutlived() {
 			continue
 		}
 		last := g.lastWritten()
-		if err := g.CgroupState.putBackOutlived(c.host, &last); err != nil {
+		err := g.CgroupState.putBackOutlived(c.host, &last)
+		if errors.Is(err, errBusy) {
+			continue // the next step tries again
+		}
+		if err != nil {
 			c.log.Warn("cannot restore the weight of a unit whose cgroup is gone; trying again, and leaving its new cgroup alone until then",
 				"unit", g.SystemdUnit, "error", err)
 			g.unitRetry = time.Now().Add(unitRetry)

@@ -22,6 +22,12 @@ type fakeUnits struct {
 	ignored bool
 	failure error
 	sets    []string
+	// plain are cgroups without a unit. unanswered means that a change is made and no answer
+	// comes.
+	plain      map[string]bool
+	unanswered bool
+	// asked is called at each call.
+	asked func()
 	// awaited: calls wait now; undone are the changes made meanwhile.
 	awaited bool
 	undone  int
@@ -37,12 +43,21 @@ func unitHost(f *fakeHost, original map[string]uint64) *fakeUnits {
 }
 
 func (u *fakeUnits) Find(cgroup string) (string, uint64, error) {
+	if u.plain[cgroup] {
+		return "", 0, nil
+	}
 	unit := strings.TrimPrefix(cgroup, "/")
 	return unit, u.units[unit], u.failure
 }
 
-func (u *fakeUnits) Weight(unit string) (uint64, error) { return u.units[unit], u.failure }
-func (*fakeUnits) Of(weight uint64) uint64              { return 10 * weight }
+func (u *fakeUnits) Weight(unit string) (uint64, error) {
+	if u.asked != nil {
+		u.asked()
+	}
+	return u.units[unit], u.failure
+}
+
+func (*fakeUnits) Of(weight uint64) uint64 { return 10 * weight }
 
 func (u *fakeUnits) Await() (end func()) {
 	u.awaited = true
@@ -59,6 +74,10 @@ func (u *fakeUnits) Set(unit string, weight uint64) error {
 	}
 	u.units[unit] = weight
 	u.apply(unit)
+	if u.unanswered {
+		u.unanswered = false
+		return errBusy
+	}
 	return nil
 }
 

@@ -4,7 +4,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -88,9 +87,8 @@ func (b *testbed) controlsUnits(t *testing.T, owners map[string]string, reload f
 	options := b.options(t.TempDir())
 	options.Config.Containers = nil
 	for at, owner := range owners {
-		unit, _, err := b.host.Units.Find(at)
-		if err != nil || unit != owner {
-			t.Errorf("%s: unit %q, %v; want %q", at, unit, err, owner)
+		if unit := b.unitOf(t, at); unit != owner {
+			t.Errorf("%s: unit %q; want %q", at, unit, owner)
 		}
 		options.Config.Containers = append(options.Config.Containers, Rule{Match: at, Weight: uint64(100 * (len(b.cgroups) + 2))})
 		b.cgroups = append(b.cgroups, at)
@@ -98,22 +96,14 @@ func (b *testbed) controlsUnits(t *testing.T, owners map[string]string, reload f
 	options.OpenSource = func([]string, time.Duration) (account.Source, error) { return evenSource{b.disk.Name, b.cgroups}, nil }
 	before := b.settings(t)
 	intervals, stop := underControl(t, options)
-	for range 3 {
-		<-intervals
-	}
 	check := func(when string) {
 		t.Helper()
 		for n, weight := range []string{"200", "300"} {
-			text, err := os.ReadFile(filepath.Join(b.dir(b.cgroups[n]), b.host.Weights.File()))
-			if err != nil || !strings.Contains(string(text), b.disk.Dev.String()+" "+weight+"\n") {
-				t.Errorf("%s: %s: %q, %v; want %s on %s", when, b.cgroups[n], text, err, weight, b.disk.Dev)
-			}
+			awaitInterval(t, intervals, when+", "+b.cgroups[n]+" has the weight "+weight, func() bool { return b.hasWeight(b.cgroups[n], weight) })
 		}
 	}
 	check("under control")
 	reload()
-	<-intervals
-	<-intervals
 	check("after a reload of the manager")
 	stop()
 	if after := b.settings(t); after != before {

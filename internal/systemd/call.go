@@ -13,9 +13,14 @@ import (
 func (m *Manager) call(at dbus.ObjectPath, method string, arguments []any, results ...any) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	wait := m.patience.next(time.Now())
+	began := time.Now()
+	first := m.Patience
+	if first == 0 {
+		first = callPatience
+	}
+	wait := m.patience.next(began, first)
 	if wait == 0 {
-		return ErrSilent
+		return m.patience.silence(began)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), wait)
 	defer cancel()
@@ -28,13 +33,14 @@ func (m *Manager) call(at dbus.ObjectPath, method string, arguments []any, resul
 		return err
 	}
 	silent := errors.Is(err, context.DeadlineExceeded)
-	m.patience.ended(time.Now(), silent)
+	ended := time.Now()
+	m.patience.ended(began, ended, silent)
 	if errors.Is(err, errUnsent) && m.connection == connection {
 		m.connection = nil
 		go connection.Close() // it waits until the message is sent
 	}
 	if silent {
-		err = fmt.Errorf("%w for %v", ErrSilent, wait)
+		err = fmt.Errorf("%w, for %v", m.patience.silence(ended), wait)
 	}
 	return err
 }

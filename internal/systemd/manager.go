@@ -37,8 +37,11 @@ var noUnit = []string{service + ".NoUnitForPID", service + ".NoSuchUnit", servic
 // the system bus when it is first used, and again when the connection is lost.
 //
 // If systemd or the bus does not answer a call, later ones do not wait as long for it,
-// and most fail at once with [ErrSilent], until it answers again.
+// and most fail at once with [ErrSilent] or [ErrBusy], until it answers again.
 type Manager struct {
+	// Patience bounds a call to a systemd that answered the last one; 0: callPatience.
+	Patience time.Duration
+
 	mu         sync.Mutex
 	connection *dbus.Conn
 	patience   patience

@@ -2,6 +2,7 @@ package systemd
 
 import (
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -9,8 +10,13 @@ import (
 // units, and none for longer if it hangs.
 var ErrSilent = errors.New("systemd does not answer")
 
+// ErrBusy is ErrSilent in the first seconds: systemd may be reloading its units, and answer
+// soon.
+var ErrBusy = fmt.Errorf("%w yet", ErrSilent)
+
 const (
-	// callPatience bounds one call while systemd is not known to be silent.
+	// callPatience bounds one call while systemd is not known to be silent, unless the
+	// Manager has another bound. A systemd that was silent for longer is not just busy.
 	callPatience = 5 * time.Second
 	// silentPatience bounds a call to a systemd that did not answer the last one. Between two
 	// of them is askPause, in which calls fail at once: a program with many units would
@@ -22,21 +28,23 @@ const (
 
 // patience says how long calls wait for systemd.
 type patience struct {
-	// silent is when the last call ended without an answer; zero: it had one.
-	silent time.Time
+	// silent is when the last call ended without an answer; zero: it had one. since is when
+	// the first of those calls began.
+	silent, since time.Time
 	// until is the end of the time for which calls wait in any case. spent: they did, and
 	// systemd has not answered since.
 	until time.Time
 	spent bool
 }
 
-// next is how long the next call may wait; 0: it is not to be made.
-func (p *patience) next(now time.Time) time.Duration {
+// next is how long the next call may wait; 0: it is not to be made. first is for a call to a
+// systemd that answered the last one.
+func (p *patience) next(now time.Time, first time.Duration) time.Duration {
 	switch {
 	case now.Before(p.until):
 		return p.until.Sub(now)
 	case p.silent.IsZero():
-		return callPatience
+		return first
 	case now.Sub(p.silent) < askPause:
 		return 0
 	}
@@ -44,12 +52,23 @@ func (p *patience) next(now time.Time) time.Duration {
 }
 
 // ended takes in the end of a call.
-func (p *patience) ended(now time.Time, silent bool) {
-	if silent {
-		p.silent = now
+func (p *patience) ended(began, now time.Time, silent bool) {
+	if !silent {
+		p.silent, p.since, p.spent = time.Time{}, time.Time{}, false
 		return
 	}
-	p.silent, p.spent = time.Time{}, false
+	if p.silent.IsZero() {
+		p.since = began
+	}
+	p.silent = now
+}
+
+// silence is the error of a call that had no answer, or was not made.
+func (p *patience) silence(now time.Time) error {
+	if now.Sub(p.since) < callPatience {
+		return ErrBusy
+	}
+	return ErrSilent
 }
 
 // await makes calls wait for undoPatience from now on. While systemd is silent, it does so

@@ -1,5 +1,5 @@
 // Package systemdtest runs programs in tests with only the capabilities that a
-// unit of deploy/systemd gives them.
+// unit of deploy/systemd gives them, and has a system bus with a systemd that hangs.
 package systemdtest
 
 import (
