@@ -58,12 +58,19 @@ func keepDebts(seconds float64, active []*sibling, weights Range, lasting func(*
 	}
 	due := level(total, claims)
 	fade, stay := math.Exp(-seconds/debtSeconds), math.Exp(-seconds/recentSeconds)
+	// A long step, as after a pause of the process, is most of an interval that is over.
+	old := seconds > 2*recentSeconds
 	var late float64
 	for n, s := range active {
 		repaid := s.arrearsRate * seconds
 		now, later := s.excess(s.o.OtherBytes+s.o.journal()-(due[n]-repaid), seconds, weights)
 		s.arrearsBytes = s.arrearsBytes*fade - repaid + (s.debtBytes+s.lateBytes)*(1-stay)
-		s.debtBytes = s.debtBytes*stay + now
+		s.debtBytes *= stay
+		if old {
+			s.arrearsBytes += now
+		} else {
+			s.debtBytes += now
+		}
 		s.lateBytes = s.lateBytes*stay + later
 		if late += later; s.limited {
 			s.forgive() // it was offered more than it used
@@ -179,7 +186,7 @@ func divide(seconds float64, active []*sibling) {
 // this step, but at least the bound.
 func (s *sibling) due(given, entitled, total, seconds float64, bound least) float64 {
 	most := total * repayPerSecond / math.Max(1, seconds)
-	s.arrearsRate = within(arrearsPart*total, s.arrearsBytes/arrearsSeconds)
+	s.arrearsRate = within(arrearsPart*total, s.arrearsBytes/math.Max(arrearsSeconds, repaySteps*seconds))
 	want := given - s.expected() - s.arrearsRate - within(most, s.debtBytes/(repaySteps*seconds))
 	if held := bound.of(entitled, total); want < held {
 		want, s.floored, s.leastRate = held, true, leastHeld.of(entitled, total)

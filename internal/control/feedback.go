@@ -38,7 +38,8 @@ const (
 	recentSeconds  = 5.0
 	arrearsSeconds = 20.0
 	arrearsPart    = 0.03
-	// repaySteps is the number of corrections over which a debt is repaid.
+	// repaySteps is the number of corrections over which a debt is repaid, and the least
+	// number of those for arrears: in a long step, a faster repayment would be too much.
 	// repayPerSecond, times the seconds of a step, is the largest part of the disk
 	// that repayment may use. An error of a short step is corrected in the next
 	// one, so short steps may repay quickly. maxDebtSeconds is the largest debt, in

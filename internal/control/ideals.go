@@ -47,19 +47,22 @@ func planned(groups []Group, units []Unit, configured bool) Ideals {
 }
 
 // publish records the ideals for other programs and reports them, if they changed.
-// A failure to record them is logged, and control continues.
+// A failure to record them is logged, and the next step tries again.
 func (c *Controller) publish(ideals Ideals) {
 	ideals.Control = c.scheduler.control
-	if ideals.equal(c.ideals) {
+	known := ideals.equal(c.ideals)
+	if known && !c.unpublished {
 		return
 	}
 	c.ideals = ideals
-	if c.options.OnIdeals != nil {
+	if !known && c.options.OnIdeals != nil {
 		c.options.OnIdeals(c.disk.Device, ideals)
 	}
-	if err := c.save(); err != nil {
-		c.log.Error("daybook top will show other targets", "error", err)
+	err := c.save()
+	if err != nil && !c.unpublished {
+		c.log.Error("daybook top will show other targets until the state can be saved", "error", err)
 	}
+	c.unpublished = err != nil
 }
 
 // LoadIdeals reads the ideals that the controller of a disk recorded in its state.

@@ -120,6 +120,14 @@ func (c *Controller) observeScheduler(group Group, seconds float64, siblings []O
 // the means that enforces the shares in the next step.
 func (c *Controller) judgeScheduler(seconds float64, done map[string]usage) {
 	s := &c.scheduler
+	if c.late {
+		// Control was stopped, or the host had no processor for it. So nothing corrected
+		// the weights or the limits, and that the shares were missed is not their fault.
+		c.forgetWindows()
+		s.forgetStep()
+		s.restart()
+		return
+	}
 	if s.elapsedSeconds += seconds; s.elapsedSeconds >= judgeSeconds-seconds/2 {
 		s.elapsedSeconds = 0
 		for parent, w := range s.windows {
@@ -148,7 +156,7 @@ func (c *Controller) judgeScheduler(seconds float64, done map[string]usage) {
 	s.observed = s.observed || s.seconds > 0
 	changed := !tuned && !checking && s.seconds > 0 && s.take(s.verdict, s.missed, s.seconds)
 	worst, short, greedy := s.worst, s.short, s.greedy
-	s.verdict, s.seconds, s.worst, s.missed, s.few, s.hidden = noEvidence, 0, nil, missed{lack: -1}, false, 0
+	s.forgetStep()
 	before := s.control
 	c.chooseActuator(seconds, step.all, active)
 	switch {
@@ -172,6 +180,19 @@ func (c *Controller) judgeScheduler(seconds float64, done map[string]usage) {
 	if s.control != before {
 		c.publish(c.ideals)
 	}
+}
+
+// forgetStep forgets what the windows that ended in the step say.
+func (s *schedulerTrust) forgetStep() {
+	s.verdict, s.seconds, s.worst, s.missed, s.few, s.hidden = noEvidence, 0, nil, missed{lack: -1}, false, 0
+}
+
+// forgetWindows begins new windows with the next step.
+func (c *Controller) forgetWindows() {
+	s := &c.scheduler
+	clear(s.windows)
+	clear(s.shortfalls)
+	s.elapsedSeconds = 0
 }
 
 // observeRate keeps what the disk does under weights, while most of the containers are
@@ -303,9 +324,7 @@ func (c *Controller) useLimits(limiting bool) {
 	s.limiting = limiting
 	s.limitedSeconds, s.limitsRate = 0, mean{}
 	s.restart()
-	clear(s.windows)
-	clear(s.shortfalls)
-	s.elapsedSeconds = 0
+	c.forgetWindows()
 	clear(c.limitLaws)
 	for parent, law := range c.laws {
 		if f, ok := law.(*Feedback); ok && limiting {

@@ -326,8 +326,6 @@ func (c *Controller) changeLevel(level int) {
 	if err := c.holdTunables(); err != nil {
 		c.log.Error("cannot change the scheduler's tunables", "error", err)
 	}
-	clear(c.scheduler.windows)
-	clear(c.scheduler.shortfalls)
-	c.scheduler.elapsedSeconds = 0
+	c.forgetWindows()
 	c.answerAnew()
 }
