@@ -105,6 +105,9 @@ func attach(file string, options AttachOptions) (Loop, error) {
 			return Loop{}, errors.Join(err, loop.DetachLazily())
 		}
 		loop.Disk = disk
+		if err := loop.forgetPartitions(); err != nil {
+			return Loop{}, errors.Join(err, loop.DetachLazily())
+		}
 		return loop, nil
 	}
 	return Loop{}, fmt.Errorf("lost the race for a free number %d times", attachAttempts)

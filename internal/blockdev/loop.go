@@ -186,11 +186,31 @@ func (l Loop) clear(fd int) (ours bool, err error) {
 	if !ours {
 		return false, nil
 	}
+	if err := l.forgetPartitions(); err != nil {
+		return true, err
+	}
 	err = unix.IoctlSetInt(fd, unix.LOOP_CLR_FD, 0)
 	if err != nil && !errors.Is(err, unix.ENXIO) {
 		return true, fmt.Errorf("cannot detach %s: %w", l.Node(), err)
 	}
 	return true, nil
+}
+
+// forgetPartitions removes the partitions of the device, except those in use. The
+// kernel keeps them when the file is detached, unless it was asked to look for
+// partitions (LO_FLAGS_PARTSCAN; drivers/block/loop.c, __loop_clr_fd), and so the
+// next file, perhaps another program's, would have them.
+func (l Loop) forgetPartitions() error {
+	numbers, err := partitionNumbers(l.Disk)
+	if err != nil {
+		return err
+	}
+	for _, number := range numbers {
+		if err := removePartition(l.Disk, number); err != nil && !errors.Is(err, unix.EBUSY) {
+			return err
+		}
+	}
+	return nil
 }
 
 // awaitDetached waits, because LOOP_CLR_FD takes effect only when the last

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"time"
 	"unsafe"
@@ -49,8 +50,7 @@ type blkpgArgument struct {
 // given number of bytes each, from its start. They exist only in the kernel, until
 // the next reboot.
 func AddPartitions(disk Disk, count int, bytes uint64) ([]Partition, error) {
-	// A loop device keeps the partitions of a killed run, also with another
-	// file.
+	// Those of a killed run.
 	if err := RemovePartitions(disk, count); err != nil {
 		return nil, err
 	}
@@ -72,12 +72,44 @@ func AddPartitions(disk Disk, count int, bytes uint64) ([]Partition, error) {
 // be in use.
 func RemovePartitions(disk Disk, count int) error {
 	for n := range count {
-		err := blkpg(disk, blkpgDelete, blkpgPartition{number: int32(n + 1)})
-		if err != nil && !errors.Is(err, unix.ENXIO) {
-			return fmt.Errorf("cannot remove partition %d of %s: %w", n+1, disk.Node(), err)
+		if err := removePartition(disk, n+1); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// removePartition does nothing if there is no such partition.
+func removePartition(disk Disk, number int) error {
+	err := blkpg(disk, blkpgDelete, blkpgPartition{number: int32(number)})
+	if err != nil && !errors.Is(err, unix.ENXIO) {
+		return fmt.Errorf("cannot remove partition %d of %s: %w", number, disk.Node(), err)
+	}
+	return nil
+}
+
+// partitionNumbers returns the partitions that the kernel knows of a disk.
+func partitionNumbers(disk Disk) ([]int, error) {
+	files, err := filepath.Glob(disk.path("*/partition"))
+	if err != nil {
+		return nil, err
+	}
+	var numbers []int
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // removed since the listing
+		}
+		if err != nil {
+			return nil, err
+		}
+		number, err := strconv.Atoi(strings.TrimSpace(string(text)))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		numbers = append(numbers, number)
+	}
+	return numbers, nil
 }
 
 func blkpg(disk Disk, op int32, p blkpgPartition) error {
