@@ -212,14 +212,17 @@ func TestDebianPackageInAChroot(t *testing.T) {
 // control and volumes as they are, a removal restores what control changed.
 func TestGuestDebianPackage(t *testing.T) {
 	vmtest.Long(t)
-	kernel := vmtest.OneKernel(t)[0]
-	vmtest.Need(t, kernel)
-	vmtest.NeedRoot(t, false)
 	source, err := filepath.Abs("..")
 	if err != nil {
 		t.Fatal(err)
 	}
 	deb := the(t, build(t, source, "022", thisVersion, nil, "-a", "amd64", "-f", "deb"), "*.deb")
+	vmtest.EachKernel(t, func(t *testing.T, kernel string) { debianPackage(t, kernel, deb) })
+}
+
+func debianPackage(t *testing.T, kernel, deb string) {
+	vmtest.Need(t, kernel)
+	vmtest.NeedRoot(t, false)
 	m := vmtest.Boot(t, vm.Config{Kernel: kernel, Systemd: true, Modules: []string{"bfq"}, Disks: []vm.Disk{{SizeBytes: 256 << 20}},
 		Give: []vm.Give{{Host: deb, Guest: "/root/new.deb"}, {Host: earlier(t, deb), Guest: "/root/old.deb"}}})
 	sh := func(script string) string {
