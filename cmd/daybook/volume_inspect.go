@@ -124,14 +124,14 @@ func writeAttachment(line func(key, format string, words ...any), s volume.Statu
 	}
 	line("attached", "%s on %s%s", s.BlockDevice, s.Mountpoint, direct)
 	line("in use", "%s of %s", roundBytes(s.UsedBytes), roundBytes(s.UsedBytes+s.FreeBytes))
+	thread := "jbd2 thread"
+	if s.JournalMemory != nil {
+		thread = "nvj thread"
+	}
 	if s.JBD2PID != 0 {
 		place := ""
 		if !s.Placed {
 			place = ", which is not the planned one"
-		}
-		thread := "jbd2 thread"
-		if s.JournalMemory != nil {
-			thread = "nvj thread"
 		}
 		line(thread, "%d, in cgroup %s%s", s.JBD2PID, s.JournalCgroup, place)
 	}
@@ -139,7 +139,7 @@ func writeAttachment(line func(key, format string, words ...any), s volume.Statu
 		line("journal use", "%d of %d lines in the fullest partition, %d transactions not home; %s logged, %d waits", m.UsedLines, m.RingLines, m.LagTransactions, roundBytes(m.LoggedBytes), m.Waits)
 	}
 	if s.JournalProcessorLimit != "" {
-		line("warning", "cpu.max of %s throttles the jbd2 thread: syncs of the volume wait", s.JournalProcessorLimit)
+		line("warning", "cpu.max of %s throttles the %s: syncs of the volume wait", s.JournalProcessorLimit, thread)
 	}
 	if s.Attachment.Placement == volume.PlaceNone {
 		return
