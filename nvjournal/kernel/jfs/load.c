@@ -268,8 +268,9 @@ static void memory_failed(void *context, u64 offset)
 {
 	struct jfsnvj *j = context;
 
-	nvjk_say(j->sb, KERN_ERR, "memory of the journal fails, at byte %llu of the region",
-		 offset);
+	nvjk_say(j->sb, KERN_ERR,
+		 "the memory of the journal fails, at byte %llu of its region on %s", offset,
+		 nvjk_region_device(j->mount->region));
 	nvj_abort(j->nvj, -EIO);
 }
 

@@ -108,13 +108,27 @@ noinline int jfsnvj_flush_data(void *context, u64 tid)
 	return 0;
 }
 
+/* What is committed to memory that cannot be read is lost. */
+static int check_memory(const struct jfsnvj *j)
+{
+	u64 bad;
+
+	if (likely(!nvjk_region_is_bad(j->mount->region, &bad)))
+		return 0;
+	nvjk_say(j->sb, KERN_ERR,
+		 "a bad block is known of the journal's memory, at byte %llu of its region on %s: "
+		 "see /sys/block/*/badblocks",
+		 bad, nvjk_region_device(j->mount->region));
+	return -EIO;
+}
+
 int jfsnvj_before_commit(void *context, u64 tid)
 {
 	struct jfsnvj *j = context;
 	int error;
 
 	trace_jfsnvj_start_commit(j->sb->s_dev, tid);
-	error = jfsnvj_flush_data(j, tid);
+	error = check_memory(j) ?: jfsnvj_flush_data(j, tid);
 	trace_jfsnvj_commit_logging(j->sb->s_dev, tid);
 	return error;
 }

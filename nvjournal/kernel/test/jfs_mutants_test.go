@@ -51,6 +51,8 @@ var jfsMutants = []jfsMutant{
 		"if (is_written_back(inode))", "if (false && is_written_back(inode))", "", "sync meanwhile"},
 	{"a sync relies on a flush that has not ended", "kernel/jfs/log.c",
 		"atomic64_read(&j->flushed) <= then.flushes", "atomic64_read(&j->flushes) == then.flushes", "", "syncs together"},
+	{"a commit goes to memory that is known to be bad", "kernel/jfs/log.c",
+		"error = check_memory(j) ?: jfsnvj_flush_data(j, tid);", "(void)check_memory;\n	error = jfsnvj_flush_data(j, tid);", "", "media errors"},
 	{"a write of JFS that fails at the end of an umount does not count", "kernel/jfs/rest.c",
 		"if (!READ_ONCE(j->aborted) && !(READ_ONCE(j->at_rest) && is_written(j)))", "if (false)", "", "unwritten maps"},
 	{"two transactions share the lock of a page", "kernel/jfs/locks.c",

@@ -62,6 +62,7 @@ var jfsCases = []struct {
 	{"shared page", []system{jfsOne}, oursJFS, jfsSharedPage},
 	{"few locks", nil, []system{jfsFew}, jfsFewLocks},
 	{"failed data", nil, oursJFS, jfsFailedData},
+	{"media errors", nil, []system{jfsOne}, mediaErrors},
 	{"refused", []system{jfsOne}, []system{jfsOne}, jfsRefused},
 	{"unload", []system{jfsOne}, []system{jfsOne}, unload}, // the last one
 }
