@@ -95,6 +95,14 @@ bool jfsnvj_is_aborted(struct super_block *sb);
  * journal is aborted, so that writers fail rather than wait for ever.
  */
 void jfsnvj_thaw(struct super_block *sb);
+/*
+ * Around the removal of a file without a name, to which the last reference is dropped. True:
+ * it has waited for the thaw, and must end.
+ */
+bool jfsnvj_removal_begins(struct super_block *sb);
+void jfsnvj_removal_ends(struct super_block *sb);
+/* A lazy commit thread of JFS begins and ends to end a transaction. */
+void jfsnvj_ends_lazily(struct jfs_sb_info *sbi, bool begins);
 
 /* transaction.c */
 /*

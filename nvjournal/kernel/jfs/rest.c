@@ -135,6 +135,35 @@ void jfsnvj_come_to_rest(struct jfsnvj *j, bool unmounting)
 		give_up_rest(j, unmounting);
 }
 
+/* --- Removals ------------------------------------------------------------------------ */
+
+/*
+ * Who drops the last reference to a file without a name removes it: its blocks and its inode are
+ * free in the working maps, and an empty extent of inodes is removed by a transaction. The
+ * kernel does not count that as a change, for which a freeze would wait, nor does JFS. So this
+ * does, as ext4 does it.
+ *
+ * Most references are dropped by a lazy commit thread, when it ends the transaction of the last
+ * name. It must not wait: the freeze waits for it (end_transactions).
+ */
+bool jfsnvj_removal_begins(struct super_block *sb)
+{
+	if (READ_ONCE(jfsnvj_of(sb)->ends_lazily) == current)
+		return false;
+	sb_start_intwrite(sb);
+	return true;
+}
+
+void jfsnvj_removal_ends(struct super_block *sb)
+{
+	sb_end_intwrite(sb);
+}
+
+void jfsnvj_ends_lazily(struct jfs_sb_info *sbi, bool begins)
+{
+	WRITE_ONCE(sbi->nvj->ends_lazily, begins ? current : NULL);
+}
+
 /* --- Freeze -------------------------------------------------------------------------- */
 
 /* The file system is frozen: the disk alone has all. */

@@ -185,10 +185,7 @@ func freezeFails(t *testing.T, s system, late bool) {
 		d.become(d.failing())
 		v.failedFreeze()
 	}
-	const expire, interval = "/proc/sys/vm/dirty_expire_centisecs", "/proc/sys/vm/dirty_writeback_centisecs"
-	setParameters(t, expire, "1", interval, "10")
-	time.Sleep(2 * time.Second) // the kernel has written back what it can
-	setParameters(t, expire, "3000", interval, "500")
+	writtenBack(t)
 	dropCaches(t)
 	// First by name: JFS reads a damaged directory without end.
 	for n := range 20 {

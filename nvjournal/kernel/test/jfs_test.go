@@ -35,6 +35,8 @@ var jfsCases = []struct {
 	{"failed extension", nil, oursJFS, jfsFailedExtension},
 	{"unwritten maps", nil, oursJFS, jfsUnwrittenMaps},
 	{"failures while frozen", nil, oursJFS, jfsFrozen},
+	{"closed while frozen", []system{jfsOne}, oursJFS, jfsClosedWhileFrozen},
+	{"freeze alone", nil, oursJFS, jfsFreezeAlone},
 	{"lost frees", nil, oursJFS, jfsLostFrees},
 	{"slow end", nil, oursJFS, jfsSlowEnd},
 	{"failed remount", nil, oursJFS, jfsFailedRemount},
