@@ -39,7 +39,19 @@ type attributionChargedPlace struct {
 	State  uint32
 	Disk   uint32
 	Cgroup uint64
-	Sums   attributionCharged
+	Sums   struct {
+		_             structs.HostLayout
+		ReadBytes     uint64
+		WriteBytes    uint64
+		JournalBytes  uint64
+		OutstandingNs uint64
+		BusyNs        uint64
+		FromNs        uint64
+		UntilNs       uint64
+		BeforeNs      uint64
+		Observed      uint32
+		Generation    uint32
+	}
 }
 
 type attributionCommit struct {
@@ -79,6 +91,7 @@ type attributionFilesystem struct {
 	_         structs.HostLayout
 	Committer struct {
 		_            structs.HostLayout
+		Journal      uint64
 		JournalBytes uint64
 		StartedNs    uint64
 		ForcedBy     uint64
@@ -93,14 +106,19 @@ type attributionFilesystem struct {
 		ExpiresNs uint64
 	}
 	Transactions [2]struct {
-		_     structs.HostLayout
-		Id    uint64
-		Parts [4]struct {
+		_        structs.HostLayout
+		Id       uint64
+		Serial   uint64
+		Instance uint32
+		Pad      uint32
+		Parts    [4]struct {
 			_      structs.HostLayout
 			Cgroup uint64
 			Blocks int64
 		}
 	}
+	Stale uint32
+	Pad   uint32
 }
 
 type attributionFilesystemPlace struct {
@@ -118,7 +136,39 @@ type attributionFilesystemPlace struct {
 		Ended   uint32
 		Pad     uint32
 	}
-	Filesystem attributionFilesystem
+	Filesystem struct {
+		_         structs.HostLayout
+		Committer struct {
+			_            structs.HostLayout
+			Journal      uint64
+			JournalBytes uint64
+			StartedNs    uint64
+			ForcedBy     uint64
+			JournalDisk  uint32
+			Tid          uint32
+			Instance     uint32
+			Superblock   uint32
+		}
+		Forcer struct {
+			_         structs.HostLayout
+			Cgroup    uint64
+			ExpiresNs uint64
+		}
+		Transactions [2]struct {
+			_        structs.HostLayout
+			Id       uint64
+			Serial   uint64
+			Instance uint32
+			Pad      uint32
+			Parts    [4]struct {
+				_      structs.HostLayout
+				Cgroup uint64
+				Blocks int64
+			}
+		}
+		Stale uint32
+		Pad   uint32
+	}
 }
 
 type attributionHandleSeen struct {
@@ -192,7 +242,13 @@ type attributionWorkerPlace struct {
 	_      structs.HostLayout
 	Pid    uint32
 	Pad    uint32
-	Worker attributionWorker
+	Worker struct {
+		_             structs.HostLayout
+		WritebackIno  uint64
+		ConversionIno uint64
+		WritebackDev  uint32
+		ConversionDev uint32
+	}
 }
 
 type attributionWrittenKey struct {
@@ -208,13 +264,11 @@ type attributionWrittenKey struct {
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	attributionMapChargedIo                         = "charged_io"
-	attributionMapChargedPlaces                     = "charged_places"
 	attributionMapCommits                           = "commits"
 	attributionMapDirtied                           = "dirtied"
 	attributionMapDisks                             = "disks"
 	attributionMapEndedCommits                      = "ended_commits"
 	attributionMapExternals                         = "externals"
-	attributionMapFilesystemPlaces                  = "filesystem_places"
 	attributionMapFilesystems                       = "filesystems"
 	attributionMapInstances                         = "instances"
 	attributionMapLogged                            = "logged"
@@ -225,7 +279,6 @@ const (
 	attributionMapRecentOwners                      = "recent_owners"
 	attributionMapSeen                              = "seen"
 	attributionMapWaiting                           = "waiting"
-	attributionMapWorkerPlaces                      = "worker_places"
 	attributionMapWorkers                           = "workers"
 	attributionMapWritten                           = "written"
 	attributionProgBioQueue                         = "bio_queue"
@@ -276,9 +329,11 @@ const (
 	attributionProgWriteSuperblock                  = "write_superblock"
 	attributionVarAnyExternal                       = "any_external"
 	attributionVarAnyInstance                       = "any_instance"
+	attributionVarAnyThreadSyncs                    = "any_thread_syncs"
 	attributionVarAnyWorker                         = "any_worker"
 	attributionVarBufferEnds                        = "buffer_ends"
 	attributionVarBufferedWork                      = "buffered_work"
+	attributionVarChargedPlaces                     = "charged_places"
 	attributionVarCloned                            = "cloned"
 	attributionVarCommitEnds                        = "commit_ends"
 	attributionVarCommitsEnded                      = "commits_ended"
@@ -286,12 +341,15 @@ const (
 	attributionVarDirectWork                        = "direct_work"
 	attributionVarEmitCommit                        = "emit_commit"
 	attributionVarFileEnds                          = "file_ends"
+	attributionVarFilesystemPlaces                  = "filesystem_places"
 	attributionVarFreshFilesystem                   = "fresh_filesystem"
 	attributionVarGeneration                        = "generation"
 	attributionVarInodeOfWork                       = "inode_of_work"
 	attributionVarLayers                            = "layers"
 	attributionVarNotes                             = "notes"
 	attributionVarOwnerChanges                      = "owner_changes"
+	attributionVarRecentWrites                      = "recent_writes"
+	attributionVarWorkerPlaces                      = "worker_places"
 )
 
 // loadAttribution returns the embedded CollectionSpec for attribution.
@@ -388,51 +446,53 @@ type attributionProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type attributionMapSpecs struct {
-	ChargedIo        *ebpf.MapSpec `ebpf:"charged_io"`
-	ChargedPlaces    *ebpf.MapSpec `ebpf:"charged_places"`
-	Commits          *ebpf.MapSpec `ebpf:"commits"`
-	Dirtied          *ebpf.MapSpec `ebpf:"dirtied"`
-	Disks            *ebpf.MapSpec `ebpf:"disks"`
-	EndedCommits     *ebpf.MapSpec `ebpf:"ended_commits"`
-	Externals        *ebpf.MapSpec `ebpf:"externals"`
-	FilesystemPlaces *ebpf.MapSpec `ebpf:"filesystem_places"`
-	Filesystems      *ebpf.MapSpec `ebpf:"filesystems"`
-	Instances        *ebpf.MapSpec `ebpf:"instances"`
-	Logged           *ebpf.MapSpec `ebpf:"logged"`
-	Lost             *ebpf.MapSpec `ebpf:"lost"`
-	NotedBios        *ebpf.MapSpec `ebpf:"noted_bios"`
-	Owners           *ebpf.MapSpec `ebpf:"owners"`
-	OwnersAdded      *ebpf.MapSpec `ebpf:"owners_added"`
-	RecentOwners     *ebpf.MapSpec `ebpf:"recent_owners"`
-	Seen             *ebpf.MapSpec `ebpf:"seen"`
-	Waiting          *ebpf.MapSpec `ebpf:"waiting"`
-	WorkerPlaces     *ebpf.MapSpec `ebpf:"worker_places"`
-	Workers          *ebpf.MapSpec `ebpf:"workers"`
-	Written          *ebpf.MapSpec `ebpf:"written"`
+	ChargedIo    *ebpf.MapSpec `ebpf:"charged_io"`
+	Commits      *ebpf.MapSpec `ebpf:"commits"`
+	Dirtied      *ebpf.MapSpec `ebpf:"dirtied"`
+	Disks        *ebpf.MapSpec `ebpf:"disks"`
+	EndedCommits *ebpf.MapSpec `ebpf:"ended_commits"`
+	Externals    *ebpf.MapSpec `ebpf:"externals"`
+	Filesystems  *ebpf.MapSpec `ebpf:"filesystems"`
+	Instances    *ebpf.MapSpec `ebpf:"instances"`
+	Logged       *ebpf.MapSpec `ebpf:"logged"`
+	Lost         *ebpf.MapSpec `ebpf:"lost"`
+	NotedBios    *ebpf.MapSpec `ebpf:"noted_bios"`
+	Owners       *ebpf.MapSpec `ebpf:"owners"`
+	OwnersAdded  *ebpf.MapSpec `ebpf:"owners_added"`
+	RecentOwners *ebpf.MapSpec `ebpf:"recent_owners"`
+	Seen         *ebpf.MapSpec `ebpf:"seen"`
+	Waiting      *ebpf.MapSpec `ebpf:"waiting"`
+	Workers      *ebpf.MapSpec `ebpf:"workers"`
+	Written      *ebpf.MapSpec `ebpf:"written"`
 }
 
 // attributionVariableSpecs contains global variables before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type attributionVariableSpecs struct {
-	AnyExternal     *ebpf.VariableSpec `ebpf:"any_external"`
-	AnyInstance     *ebpf.VariableSpec `ebpf:"any_instance"`
-	AnyWorker       *ebpf.VariableSpec `ebpf:"any_worker"`
-	BufferEnds      *ebpf.VariableSpec `ebpf:"buffer_ends"`
-	BufferedWork    *ebpf.VariableSpec `ebpf:"buffered_work"`
-	Cloned          *ebpf.VariableSpec `ebpf:"cloned"`
-	CommitEnds      *ebpf.VariableSpec `ebpf:"commit_ends"`
-	CommitsEnded    *ebpf.VariableSpec `ebpf:"commits_ended"`
-	CommitsRead     *ebpf.VariableSpec `ebpf:"commits_read"`
-	DirectWork      *ebpf.VariableSpec `ebpf:"direct_work"`
-	EmitCommit      *ebpf.VariableSpec `ebpf:"emit_commit"`
-	FileEnds        *ebpf.VariableSpec `ebpf:"file_ends"`
-	FreshFilesystem *ebpf.VariableSpec `ebpf:"fresh_filesystem"`
-	Generation      *ebpf.VariableSpec `ebpf:"generation"`
-	InodeOfWork     *ebpf.VariableSpec `ebpf:"inode_of_work"`
-	Layers          *ebpf.VariableSpec `ebpf:"layers"`
-	Notes           *ebpf.VariableSpec `ebpf:"notes"`
-	OwnerChanges    *ebpf.VariableSpec `ebpf:"owner_changes"`
+	AnyExternal      *ebpf.VariableSpec `ebpf:"any_external"`
+	AnyInstance      *ebpf.VariableSpec `ebpf:"any_instance"`
+	AnyThreadSyncs   *ebpf.VariableSpec `ebpf:"any_thread_syncs"`
+	AnyWorker        *ebpf.VariableSpec `ebpf:"any_worker"`
+	BufferEnds       *ebpf.VariableSpec `ebpf:"buffer_ends"`
+	BufferedWork     *ebpf.VariableSpec `ebpf:"buffered_work"`
+	ChargedPlaces    *ebpf.VariableSpec `ebpf:"charged_places"`
+	Cloned           *ebpf.VariableSpec `ebpf:"cloned"`
+	CommitEnds       *ebpf.VariableSpec `ebpf:"commit_ends"`
+	CommitsEnded     *ebpf.VariableSpec `ebpf:"commits_ended"`
+	CommitsRead      *ebpf.VariableSpec `ebpf:"commits_read"`
+	DirectWork       *ebpf.VariableSpec `ebpf:"direct_work"`
+	EmitCommit       *ebpf.VariableSpec `ebpf:"emit_commit"`
+	FileEnds         *ebpf.VariableSpec `ebpf:"file_ends"`
+	FilesystemPlaces *ebpf.VariableSpec `ebpf:"filesystem_places"`
+	FreshFilesystem  *ebpf.VariableSpec `ebpf:"fresh_filesystem"`
+	Generation       *ebpf.VariableSpec `ebpf:"generation"`
+	InodeOfWork      *ebpf.VariableSpec `ebpf:"inode_of_work"`
+	Layers           *ebpf.VariableSpec `ebpf:"layers"`
+	Notes            *ebpf.VariableSpec `ebpf:"notes"`
+	OwnerChanges     *ebpf.VariableSpec `ebpf:"owner_changes"`
+	RecentWrites     *ebpf.VariableSpec `ebpf:"recent_writes"`
+	WorkerPlaces     *ebpf.VariableSpec `ebpf:"worker_places"`
 }
 
 // attributionObjects contains all objects after they have been loaded into the kernel.
@@ -455,39 +515,34 @@ func (o *attributionObjects) Close() error {
 //
 // It can be passed to loadAttributionObjects or ebpf.CollectionSpec.LoadAndAssign.
 type attributionMaps struct {
-	ChargedIo        *ebpf.Map `ebpf:"charged_io"`
-	ChargedPlaces    *ebpf.Map `ebpf:"charged_places"`
-	Commits          *ebpf.Map `ebpf:"commits"`
-	Dirtied          *ebpf.Map `ebpf:"dirtied"`
-	Disks            *ebpf.Map `ebpf:"disks"`
-	EndedCommits     *ebpf.Map `ebpf:"ended_commits"`
-	Externals        *ebpf.Map `ebpf:"externals"`
-	FilesystemPlaces *ebpf.Map `ebpf:"filesystem_places"`
-	Filesystems      *ebpf.Map `ebpf:"filesystems"`
-	Instances        *ebpf.Map `ebpf:"instances"`
-	Logged           *ebpf.Map `ebpf:"logged"`
-	Lost             *ebpf.Map `ebpf:"lost"`
-	NotedBios        *ebpf.Map `ebpf:"noted_bios"`
-	Owners           *ebpf.Map `ebpf:"owners"`
-	OwnersAdded      *ebpf.Map `ebpf:"owners_added"`
-	RecentOwners     *ebpf.Map `ebpf:"recent_owners"`
-	Seen             *ebpf.Map `ebpf:"seen"`
-	Waiting          *ebpf.Map `ebpf:"waiting"`
-	WorkerPlaces     *ebpf.Map `ebpf:"worker_places"`
-	Workers          *ebpf.Map `ebpf:"workers"`
-	Written          *ebpf.Map `ebpf:"written"`
+	ChargedIo    *ebpf.Map `ebpf:"charged_io"`
+	Commits      *ebpf.Map `ebpf:"commits"`
+	Dirtied      *ebpf.Map `ebpf:"dirtied"`
+	Disks        *ebpf.Map `ebpf:"disks"`
+	EndedCommits *ebpf.Map `ebpf:"ended_commits"`
+	Externals    *ebpf.Map `ebpf:"externals"`
+	Filesystems  *ebpf.Map `ebpf:"filesystems"`
+	Instances    *ebpf.Map `ebpf:"instances"`
+	Logged       *ebpf.Map `ebpf:"logged"`
+	Lost         *ebpf.Map `ebpf:"lost"`
+	NotedBios    *ebpf.Map `ebpf:"noted_bios"`
+	Owners       *ebpf.Map `ebpf:"owners"`
+	OwnersAdded  *ebpf.Map `ebpf:"owners_added"`
+	RecentOwners *ebpf.Map `ebpf:"recent_owners"`
+	Seen         *ebpf.Map `ebpf:"seen"`
+	Waiting      *ebpf.Map `ebpf:"waiting"`
+	Workers      *ebpf.Map `ebpf:"workers"`
+	Written      *ebpf.Map `ebpf:"written"`
 }
 
 func (m *attributionMaps) Close() error {
 	return _AttributionClose(
 		m.ChargedIo,
-		m.ChargedPlaces,
 		m.Commits,
 		m.Dirtied,
 		m.Disks,
 		m.EndedCommits,
 		m.Externals,
-		m.FilesystemPlaces,
 		m.Filesystems,
 		m.Instances,
 		m.Logged,
@@ -498,7 +553,6 @@ func (m *attributionMaps) Close() error {
 		m.RecentOwners,
 		m.Seen,
 		m.Waiting,
-		m.WorkerPlaces,
 		m.Workers,
 		m.Written,
 	)
@@ -508,24 +562,29 @@ func (m *attributionMaps) Close() error {
 //
 // It can be passed to loadAttributionObjects or ebpf.CollectionSpec.LoadAndAssign.
 type attributionVariables struct {
-	AnyExternal     *ebpf.Variable `ebpf:"any_external"`
-	AnyInstance     *ebpf.Variable `ebpf:"any_instance"`
-	AnyWorker       *ebpf.Variable `ebpf:"any_worker"`
-	BufferEnds      *ebpf.Variable `ebpf:"buffer_ends"`
-	BufferedWork    *ebpf.Variable `ebpf:"buffered_work"`
-	Cloned          *ebpf.Variable `ebpf:"cloned"`
-	CommitEnds      *ebpf.Variable `ebpf:"commit_ends"`
-	CommitsEnded    *ebpf.Variable `ebpf:"commits_ended"`
-	CommitsRead     *ebpf.Variable `ebpf:"commits_read"`
-	DirectWork      *ebpf.Variable `ebpf:"direct_work"`
-	EmitCommit      *ebpf.Variable `ebpf:"emit_commit"`
-	FileEnds        *ebpf.Variable `ebpf:"file_ends"`
-	FreshFilesystem *ebpf.Variable `ebpf:"fresh_filesystem"`
-	Generation      *ebpf.Variable `ebpf:"generation"`
-	InodeOfWork     *ebpf.Variable `ebpf:"inode_of_work"`
-	Layers          *ebpf.Variable `ebpf:"layers"`
-	Notes           *ebpf.Variable `ebpf:"notes"`
-	OwnerChanges    *ebpf.Variable `ebpf:"owner_changes"`
+	AnyExternal      *ebpf.Variable `ebpf:"any_external"`
+	AnyInstance      *ebpf.Variable `ebpf:"any_instance"`
+	AnyThreadSyncs   *ebpf.Variable `ebpf:"any_thread_syncs"`
+	AnyWorker        *ebpf.Variable `ebpf:"any_worker"`
+	BufferEnds       *ebpf.Variable `ebpf:"buffer_ends"`
+	BufferedWork     *ebpf.Variable `ebpf:"buffered_work"`
+	ChargedPlaces    *ebpf.Variable `ebpf:"charged_places"`
+	Cloned           *ebpf.Variable `ebpf:"cloned"`
+	CommitEnds       *ebpf.Variable `ebpf:"commit_ends"`
+	CommitsEnded     *ebpf.Variable `ebpf:"commits_ended"`
+	CommitsRead      *ebpf.Variable `ebpf:"commits_read"`
+	DirectWork       *ebpf.Variable `ebpf:"direct_work"`
+	EmitCommit       *ebpf.Variable `ebpf:"emit_commit"`
+	FileEnds         *ebpf.Variable `ebpf:"file_ends"`
+	FilesystemPlaces *ebpf.Variable `ebpf:"filesystem_places"`
+	FreshFilesystem  *ebpf.Variable `ebpf:"fresh_filesystem"`
+	Generation       *ebpf.Variable `ebpf:"generation"`
+	InodeOfWork      *ebpf.Variable `ebpf:"inode_of_work"`
+	Layers           *ebpf.Variable `ebpf:"layers"`
+	Notes            *ebpf.Variable `ebpf:"notes"`
+	OwnerChanges     *ebpf.Variable `ebpf:"owner_changes"`
+	RecentWrites     *ebpf.Variable `ebpf:"recent_writes"`
+	WorkerPlaces     *ebpf.Variable `ebpf:"worker_places"`
 }
 
 // attributionPrograms contains all programs after they have been loaded into the kernel.

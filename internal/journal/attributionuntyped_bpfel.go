@@ -39,7 +39,19 @@ type attributionUntypedChargedPlace struct {
 	State  uint32
 	Disk   uint32
 	Cgroup uint64
-	Sums   attributionUntypedCharged
+	Sums   struct {
+		_             structs.HostLayout
+		ReadBytes     uint64
+		WriteBytes    uint64
+		JournalBytes  uint64
+		OutstandingNs uint64
+		BusyNs        uint64
+		FromNs        uint64
+		UntilNs       uint64
+		BeforeNs      uint64
+		Observed      uint32
+		Generation    uint32
+	}
 }
 
 type attributionUntypedCommit struct {
@@ -79,6 +91,7 @@ type attributionUntypedFilesystem struct {
 	_         structs.HostLayout
 	Committer struct {
 		_            structs.HostLayout
+		Journal      uint64
 		JournalBytes uint64
 		StartedNs    uint64
 		ForcedBy     uint64
@@ -93,14 +106,19 @@ type attributionUntypedFilesystem struct {
 		ExpiresNs uint64
 	}
 	Transactions [2]struct {
-		_     structs.HostLayout
-		Id    uint64
-		Parts [4]struct {
+		_        structs.HostLayout
+		Id       uint64
+		Serial   uint64
+		Instance uint32
+		Pad      uint32
+		Parts    [4]struct {
 			_      structs.HostLayout
 			Cgroup uint64
 			Blocks int64
 		}
 	}
+	Stale uint32
+	Pad   uint32
 }
 
 type attributionUntypedFilesystemPlace struct {
@@ -118,7 +136,39 @@ type attributionUntypedFilesystemPlace struct {
 		Ended   uint32
 		Pad     uint32
 	}
-	Filesystem attributionUntypedFilesystem
+	Filesystem struct {
+		_         structs.HostLayout
+		Committer struct {
+			_            structs.HostLayout
+			Journal      uint64
+			JournalBytes uint64
+			StartedNs    uint64
+			ForcedBy     uint64
+			JournalDisk  uint32
+			Tid          uint32
+			Instance     uint32
+			Superblock   uint32
+		}
+		Forcer struct {
+			_         structs.HostLayout
+			Cgroup    uint64
+			ExpiresNs uint64
+		}
+		Transactions [2]struct {
+			_        structs.HostLayout
+			Id       uint64
+			Serial   uint64
+			Instance uint32
+			Pad      uint32
+			Parts    [4]struct {
+				_      structs.HostLayout
+				Cgroup uint64
+				Blocks int64
+			}
+		}
+		Stale uint32
+		Pad   uint32
+	}
 }
 
 type attributionUntypedHandleSeen struct {
@@ -192,7 +242,13 @@ type attributionUntypedWorkerPlace struct {
 	_      structs.HostLayout
 	Pid    uint32
 	Pad    uint32
-	Worker attributionUntypedWorker
+	Worker struct {
+		_             structs.HostLayout
+		WritebackIno  uint64
+		ConversionIno uint64
+		WritebackDev  uint32
+		ConversionDev uint32
+	}
 }
 
 type attributionUntypedWrittenKey struct {
@@ -208,13 +264,11 @@ type attributionUntypedWrittenKey struct {
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	attributionUntypedMapChargedIo                         = "charged_io"
-	attributionUntypedMapChargedPlaces                     = "charged_places"
 	attributionUntypedMapCommits                           = "commits"
 	attributionUntypedMapDirtied                           = "dirtied"
 	attributionUntypedMapDisks                             = "disks"
 	attributionUntypedMapEndedCommits                      = "ended_commits"
 	attributionUntypedMapExternals                         = "externals"
-	attributionUntypedMapFilesystemPlaces                  = "filesystem_places"
 	attributionUntypedMapFilesystems                       = "filesystems"
 	attributionUntypedMapInstances                         = "instances"
 	attributionUntypedMapLogged                            = "logged"
@@ -225,7 +279,6 @@ const (
 	attributionUntypedMapRecentOwners                      = "recent_owners"
 	attributionUntypedMapSeen                              = "seen"
 	attributionUntypedMapWaiting                           = "waiting"
-	attributionUntypedMapWorkerPlaces                      = "worker_places"
 	attributionUntypedMapWorkers                           = "workers"
 	attributionUntypedMapWritten                           = "written"
 	attributionUntypedProgBioQueue                         = "bio_queue"
@@ -276,9 +329,11 @@ const (
 	attributionUntypedProgWriteSuperblock                  = "write_superblock"
 	attributionUntypedVarAnyExternal                       = "any_external"
 	attributionUntypedVarAnyInstance                       = "any_instance"
+	attributionUntypedVarAnyThreadSyncs                    = "any_thread_syncs"
 	attributionUntypedVarAnyWorker                         = "any_worker"
 	attributionUntypedVarBufferEnds                        = "buffer_ends"
 	attributionUntypedVarBufferedWork                      = "buffered_work"
+	attributionUntypedVarChargedPlaces                     = "charged_places"
 	attributionUntypedVarCloned                            = "cloned"
 	attributionUntypedVarCommitEnds                        = "commit_ends"
 	attributionUntypedVarCommitsEnded                      = "commits_ended"
@@ -286,12 +341,15 @@ const (
 	attributionUntypedVarDirectWork                        = "direct_work"
 	attributionUntypedVarEmitCommit                        = "emit_commit"
 	attributionUntypedVarFileEnds                          = "file_ends"
+	attributionUntypedVarFilesystemPlaces                  = "filesystem_places"
 	attributionUntypedVarFreshFilesystem                   = "fresh_filesystem"
 	attributionUntypedVarGeneration                        = "generation"
 	attributionUntypedVarInodeOfWork                       = "inode_of_work"
 	attributionUntypedVarLayers                            = "layers"
 	attributionUntypedVarNotes                             = "notes"
 	attributionUntypedVarOwnerChanges                      = "owner_changes"
+	attributionUntypedVarRecentWrites                      = "recent_writes"
+	attributionUntypedVarWorkerPlaces                      = "worker_places"
 )
 
 // loadAttributionUntyped returns the embedded CollectionSpec for attributionUntyped.
@@ -388,51 +446,53 @@ type attributionUntypedProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type attributionUntypedMapSpecs struct {
-	ChargedIo        *ebpf.MapSpec `ebpf:"charged_io"`
-	ChargedPlaces    *ebpf.MapSpec `ebpf:"charged_places"`
-	Commits          *ebpf.MapSpec `ebpf:"commits"`
-	Dirtied          *ebpf.MapSpec `ebpf:"dirtied"`
-	Disks            *ebpf.MapSpec `ebpf:"disks"`
-	EndedCommits     *ebpf.MapSpec `ebpf:"ended_commits"`
-	Externals        *ebpf.MapSpec `ebpf:"externals"`
-	FilesystemPlaces *ebpf.MapSpec `ebpf:"filesystem_places"`
-	Filesystems      *ebpf.MapSpec `ebpf:"filesystems"`
-	Instances        *ebpf.MapSpec `ebpf:"instances"`
-	Logged           *ebpf.MapSpec `ebpf:"logged"`
-	Lost             *ebpf.MapSpec `ebpf:"lost"`
-	NotedBios        *ebpf.MapSpec `ebpf:"noted_bios"`
-	Owners           *ebpf.MapSpec `ebpf:"owners"`
-	OwnersAdded      *ebpf.MapSpec `ebpf:"owners_added"`
-	RecentOwners     *ebpf.MapSpec `ebpf:"recent_owners"`
-	Seen             *ebpf.MapSpec `ebpf:"seen"`
-	Waiting          *ebpf.MapSpec `ebpf:"waiting"`
-	WorkerPlaces     *ebpf.MapSpec `ebpf:"worker_places"`
-	Workers          *ebpf.MapSpec `ebpf:"workers"`
-	Written          *ebpf.MapSpec `ebpf:"written"`
+	ChargedIo    *ebpf.MapSpec `ebpf:"charged_io"`
+	Commits      *ebpf.MapSpec `ebpf:"commits"`
+	Dirtied      *ebpf.MapSpec `ebpf:"dirtied"`
+	Disks        *ebpf.MapSpec `ebpf:"disks"`
+	EndedCommits *ebpf.MapSpec `ebpf:"ended_commits"`
+	Externals    *ebpf.MapSpec `ebpf:"externals"`
+	Filesystems  *ebpf.MapSpec `ebpf:"filesystems"`
+	Instances    *ebpf.MapSpec `ebpf:"instances"`
+	Logged       *ebpf.MapSpec `ebpf:"logged"`
+	Lost         *ebpf.MapSpec `ebpf:"lost"`
+	NotedBios    *ebpf.MapSpec `ebpf:"noted_bios"`
+	Owners       *ebpf.MapSpec `ebpf:"owners"`
+	OwnersAdded  *ebpf.MapSpec `ebpf:"owners_added"`
+	RecentOwners *ebpf.MapSpec `ebpf:"recent_owners"`
+	Seen         *ebpf.MapSpec `ebpf:"seen"`
+	Waiting      *ebpf.MapSpec `ebpf:"waiting"`
+	Workers      *ebpf.MapSpec `ebpf:"workers"`
+	Written      *ebpf.MapSpec `ebpf:"written"`
 }
 
 // attributionUntypedVariableSpecs contains global variables before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type attributionUntypedVariableSpecs struct {
-	AnyExternal     *ebpf.VariableSpec `ebpf:"any_external"`
-	AnyInstance     *ebpf.VariableSpec `ebpf:"any_instance"`
-	AnyWorker       *ebpf.VariableSpec `ebpf:"any_worker"`
-	BufferEnds      *ebpf.VariableSpec `ebpf:"buffer_ends"`
-	BufferedWork    *ebpf.VariableSpec `ebpf:"buffered_work"`
-	Cloned          *ebpf.VariableSpec `ebpf:"cloned"`
-	CommitEnds      *ebpf.VariableSpec `ebpf:"commit_ends"`
-	CommitsEnded    *ebpf.VariableSpec `ebpf:"commits_ended"`
-	CommitsRead     *ebpf.VariableSpec `ebpf:"commits_read"`
-	DirectWork      *ebpf.VariableSpec `ebpf:"direct_work"`
-	EmitCommit      *ebpf.VariableSpec `ebpf:"emit_commit"`
-	FileEnds        *ebpf.VariableSpec `ebpf:"file_ends"`
-	FreshFilesystem *ebpf.VariableSpec `ebpf:"fresh_filesystem"`
-	Generation      *ebpf.VariableSpec `ebpf:"generation"`
-	InodeOfWork     *ebpf.VariableSpec `ebpf:"inode_of_work"`
-	Layers          *ebpf.VariableSpec `ebpf:"layers"`
-	Notes           *ebpf.VariableSpec `ebpf:"notes"`
-	OwnerChanges    *ebpf.VariableSpec `ebpf:"owner_changes"`
+	AnyExternal      *ebpf.VariableSpec `ebpf:"any_external"`
+	AnyInstance      *ebpf.VariableSpec `ebpf:"any_instance"`
+	AnyThreadSyncs   *ebpf.VariableSpec `ebpf:"any_thread_syncs"`
+	AnyWorker        *ebpf.VariableSpec `ebpf:"any_worker"`
+	BufferEnds       *ebpf.VariableSpec `ebpf:"buffer_ends"`
+	BufferedWork     *ebpf.VariableSpec `ebpf:"buffered_work"`
+	ChargedPlaces    *ebpf.VariableSpec `ebpf:"charged_places"`
+	Cloned           *ebpf.VariableSpec `ebpf:"cloned"`
+	CommitEnds       *ebpf.VariableSpec `ebpf:"commit_ends"`
+	CommitsEnded     *ebpf.VariableSpec `ebpf:"commits_ended"`
+	CommitsRead      *ebpf.VariableSpec `ebpf:"commits_read"`
+	DirectWork       *ebpf.VariableSpec `ebpf:"direct_work"`
+	EmitCommit       *ebpf.VariableSpec `ebpf:"emit_commit"`
+	FileEnds         *ebpf.VariableSpec `ebpf:"file_ends"`
+	FilesystemPlaces *ebpf.VariableSpec `ebpf:"filesystem_places"`
+	FreshFilesystem  *ebpf.VariableSpec `ebpf:"fresh_filesystem"`
+	Generation       *ebpf.VariableSpec `ebpf:"generation"`
+	InodeOfWork      *ebpf.VariableSpec `ebpf:"inode_of_work"`
+	Layers           *ebpf.VariableSpec `ebpf:"layers"`
+	Notes            *ebpf.VariableSpec `ebpf:"notes"`
+	OwnerChanges     *ebpf.VariableSpec `ebpf:"owner_changes"`
+	RecentWrites     *ebpf.VariableSpec `ebpf:"recent_writes"`
+	WorkerPlaces     *ebpf.VariableSpec `ebpf:"worker_places"`
 }
 
 // attributionUntypedObjects contains all objects after they have been loaded into the kernel.
@@ -455,39 +515,34 @@ func (o *attributionUntypedObjects) Close() error {
 //
 // It can be passed to loadAttributionUntypedObjects or ebpf.CollectionSpec.LoadAndAssign.
 type attributionUntypedMaps struct {
-	ChargedIo        *ebpf.Map `ebpf:"charged_io"`
-	ChargedPlaces    *ebpf.Map `ebpf:"charged_places"`
-	Commits          *ebpf.Map `ebpf:"commits"`
-	Dirtied          *ebpf.Map `ebpf:"dirtied"`
-	Disks            *ebpf.Map `ebpf:"disks"`
-	EndedCommits     *ebpf.Map `ebpf:"ended_commits"`
-	Externals        *ebpf.Map `ebpf:"externals"`
-	FilesystemPlaces *ebpf.Map `ebpf:"filesystem_places"`
-	Filesystems      *ebpf.Map `ebpf:"filesystems"`
-	Instances        *ebpf.Map `ebpf:"instances"`
-	Logged           *ebpf.Map `ebpf:"logged"`
-	Lost             *ebpf.Map `ebpf:"lost"`
-	NotedBios        *ebpf.Map `ebpf:"noted_bios"`
-	Owners           *ebpf.Map `ebpf:"owners"`
-	OwnersAdded      *ebpf.Map `ebpf:"owners_added"`
-	RecentOwners     *ebpf.Map `ebpf:"recent_owners"`
-	Seen             *ebpf.Map `ebpf:"seen"`
-	Waiting          *ebpf.Map `ebpf:"waiting"`
-	WorkerPlaces     *ebpf.Map `ebpf:"worker_places"`
-	Workers          *ebpf.Map `ebpf:"workers"`
-	Written          *ebpf.Map `ebpf:"written"`
+	ChargedIo    *ebpf.Map `ebpf:"charged_io"`
+	Commits      *ebpf.Map `ebpf:"commits"`
+	Dirtied      *ebpf.Map `ebpf:"dirtied"`
+	Disks        *ebpf.Map `ebpf:"disks"`
+	EndedCommits *ebpf.Map `ebpf:"ended_commits"`
+	Externals    *ebpf.Map `ebpf:"externals"`
+	Filesystems  *ebpf.Map `ebpf:"filesystems"`
+	Instances    *ebpf.Map `ebpf:"instances"`
+	Logged       *ebpf.Map `ebpf:"logged"`
+	Lost         *ebpf.Map `ebpf:"lost"`
+	NotedBios    *ebpf.Map `ebpf:"noted_bios"`
+	Owners       *ebpf.Map `ebpf:"owners"`
+	OwnersAdded  *ebpf.Map `ebpf:"owners_added"`
+	RecentOwners *ebpf.Map `ebpf:"recent_owners"`
+	Seen         *ebpf.Map `ebpf:"seen"`
+	Waiting      *ebpf.Map `ebpf:"waiting"`
+	Workers      *ebpf.Map `ebpf:"workers"`
+	Written      *ebpf.Map `ebpf:"written"`
 }
 
 func (m *attributionUntypedMaps) Close() error {
 	return _AttributionUntypedClose(
 		m.ChargedIo,
-		m.ChargedPlaces,
 		m.Commits,
 		m.Dirtied,
 		m.Disks,
 		m.EndedCommits,
 		m.Externals,
-		m.FilesystemPlaces,
 		m.Filesystems,
 		m.Instances,
 		m.Logged,
@@ -498,7 +553,6 @@ func (m *attributionUntypedMaps) Close() error {
 		m.RecentOwners,
 		m.Seen,
 		m.Waiting,
-		m.WorkerPlaces,
 		m.Workers,
 		m.Written,
 	)
@@ -508,24 +562,29 @@ func (m *attributionUntypedMaps) Close() error {
 //
 // It can be passed to loadAttributionUntypedObjects or ebpf.CollectionSpec.LoadAndAssign.
 type attributionUntypedVariables struct {
-	AnyExternal     *ebpf.Variable `ebpf:"any_external"`
-	AnyInstance     *ebpf.Variable `ebpf:"any_instance"`
-	AnyWorker       *ebpf.Variable `ebpf:"any_worker"`
-	BufferEnds      *ebpf.Variable `ebpf:"buffer_ends"`
-	BufferedWork    *ebpf.Variable `ebpf:"buffered_work"`
-	Cloned          *ebpf.Variable `ebpf:"cloned"`
-	CommitEnds      *ebpf.Variable `ebpf:"commit_ends"`
-	CommitsEnded    *ebpf.Variable `ebpf:"commits_ended"`
-	CommitsRead     *ebpf.Variable `ebpf:"commits_read"`
-	DirectWork      *ebpf.Variable `ebpf:"direct_work"`
-	EmitCommit      *ebpf.Variable `ebpf:"emit_commit"`
-	FileEnds        *ebpf.Variable `ebpf:"file_ends"`
-	FreshFilesystem *ebpf.Variable `ebpf:"fresh_filesystem"`
-	Generation      *ebpf.Variable `ebpf:"generation"`
-	InodeOfWork     *ebpf.Variable `ebpf:"inode_of_work"`
-	Layers          *ebpf.Variable `ebpf:"layers"`
-	Notes           *ebpf.Variable `ebpf:"notes"`
-	OwnerChanges    *ebpf.Variable `ebpf:"owner_changes"`
+	AnyExternal      *ebpf.Variable `ebpf:"any_external"`
+	AnyInstance      *ebpf.Variable `ebpf:"any_instance"`
+	AnyThreadSyncs   *ebpf.Variable `ebpf:"any_thread_syncs"`
+	AnyWorker        *ebpf.Variable `ebpf:"any_worker"`
+	BufferEnds       *ebpf.Variable `ebpf:"buffer_ends"`
+	BufferedWork     *ebpf.Variable `ebpf:"buffered_work"`
+	ChargedPlaces    *ebpf.Variable `ebpf:"charged_places"`
+	Cloned           *ebpf.Variable `ebpf:"cloned"`
+	CommitEnds       *ebpf.Variable `ebpf:"commit_ends"`
+	CommitsEnded     *ebpf.Variable `ebpf:"commits_ended"`
+	CommitsRead      *ebpf.Variable `ebpf:"commits_read"`
+	DirectWork       *ebpf.Variable `ebpf:"direct_work"`
+	EmitCommit       *ebpf.Variable `ebpf:"emit_commit"`
+	FileEnds         *ebpf.Variable `ebpf:"file_ends"`
+	FilesystemPlaces *ebpf.Variable `ebpf:"filesystem_places"`
+	FreshFilesystem  *ebpf.Variable `ebpf:"fresh_filesystem"`
+	Generation       *ebpf.Variable `ebpf:"generation"`
+	InodeOfWork      *ebpf.Variable `ebpf:"inode_of_work"`
+	Layers           *ebpf.Variable `ebpf:"layers"`
+	Notes            *ebpf.Variable `ebpf:"notes"`
+	OwnerChanges     *ebpf.Variable `ebpf:"owner_changes"`
+	RecentWrites     *ebpf.Variable `ebpf:"recent_writes"`
+	WorkerPlaces     *ebpf.Variable `ebpf:"worker_places"`
 }
 
 // attributionUntypedPrograms contains all programs after they have been loaded into the kernel.

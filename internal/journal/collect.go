@@ -13,8 +13,6 @@ type drainBuffers struct {
 	ownerValues   []uint64
 	endKeys       []uint32
 	endValues     []attributionInstance
-	filesystems   []attributionFilesystemPlace
-	charged       []attributionChargedPlace
 }
 
 // Collect returns the events since the last call. Every commit in it has the

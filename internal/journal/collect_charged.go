@@ -24,7 +24,7 @@ func (p *Probe) collectCharged() error {
 			}
 		}
 	}
-	if err := errors.Join(p.chargedPlaces.collect(p, visit), p.charged.collect(p.objects.ChargedIo, visit)); err != nil {
+	if err := errors.Join(p.chargedPlaces.collect(visit), p.charged.collect(p.objects.ChargedIo, visit)); err != nil {
 		return fmt.Errorf("cannot read what the kernel charged to the cgroups: %w", err)
 	}
 	return nil

@@ -145,6 +145,38 @@ func unmountTakesItsEntries(t *testing.T, load func() (*ebpf.CollectionSpec, err
 	}
 }
 
+// The next file system's transactions can have the numbers of this one's, its superblock
+// and its journal the memory.
+func TestTheEndOfAFileSystemEndsWhatIsKnownOfIt(t *testing.T) {
+	fs := ext4test.New(t, ext4test.Options{})
+	probe, err := open(loadAttribution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer probe.Close()
+	known := func() (serials bool, journal, writes uint64) {
+		t.Helper()
+		state := placeOf(t, probe, fs.Dev()).Filesystem
+		if err := probe.objects.OwnerChanges.Get(&writes); err != nil {
+			t.Fatal(err)
+		}
+		return state.Transactions[0].Serial != 0 || state.Transactions[1].Serial != 0, state.Committer.Journal, writes
+	}
+	commitMkdir(t, probe, fs, "a")
+	commitMkdir(t, probe, fs, "b")
+	serials, journal, writes := known()
+	if !serials || journal == 0 {
+		t.Fatalf("serials %v, journal %x before the unmount, want both", serials, journal)
+	}
+	fs = fs.Replace(t, "", ext4.MakeOptions{})
+	if serials, journal, now := known(); serials || journal != 0 || now == writes {
+		t.Errorf("serials %v, journal %x, writes %d after %d: they are known after the unmount", serials, journal, now, writes)
+	}
+	if next := commitMkdir(t, probe, fs, "c"); next.Instance != 1 {
+		t.Errorf("the commit after the unmount is %+v, want one of instance 1", next)
+	}
+}
+
 func syncDir(t *testing.T, dir string) {
 	t.Helper()
 	f, err := os.Open(dir)

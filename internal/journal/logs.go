@@ -1,7 +1,6 @@
 package journal
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -10,8 +9,6 @@ import (
 	"strings"
 	"unsafe"
 
-	"github.com/cilium/ebpf"
-
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/ext4"
 )
@@ -19,8 +16,7 @@ import (
 // logs tells the programs where the logs of file systems are on their disks, so that
 // they recognise a write there without a look at what is written.
 type logs struct {
-	memory *ebpf.Memory // of the map of file systems
-	known  map[uint32]knownLog
+	known map[uint32]knownLog
 	// last is how much was written to the log of each place.
 	last map[uint32]uint64
 }
@@ -33,25 +29,15 @@ type knownLog struct {
 	activity uint64
 }
 
-// Offsets in a place of the map of file systems.
+// Offsets in the place of a file system.
 const (
-	placeSize     = int64(unsafe.Sizeof(attributionFilesystemPlace{}))
-	placeAtFrom   = int64(unsafe.Offsetof(attributionFilesystemPlace{}.Log) + unsafe.Offsetof(attributionFilesystemPlace{}.Log.From))
-	placeAtLength = int64(unsafe.Offsetof(attributionFilesystemPlace{}.Log) + unsafe.Offsetof(attributionFilesystemPlace{}.Log.Sectors))
-	placeAtBlkg   = int64(unsafe.Offsetof(attributionFilesystemPlace{}.Log) + unsafe.Offsetof(attributionFilesystemPlace{}.Log.Blkg))
+	placeAtFrom   = unsafe.Offsetof(attributionFilesystemPlace{}.Log) + unsafe.Offsetof(attributionFilesystemPlace{}.Log.From)
+	placeAtLength = unsafe.Offsetof(attributionFilesystemPlace{}.Log) + unsafe.Offsetof(attributionFilesystemPlace{}.Log.Sectors)
+	placeAtBlkg   = unsafe.Offsetof(attributionFilesystemPlace{}.Log) + unsafe.Offsetof(attributionFilesystemPlace{}.Log.Blkg)
 )
 
-func (l *logs) open(filesystems *ebpf.Map) (err error) {
-	l.known, l.last = make(map[uint32]knownLog), make(map[uint32]uint64)
-	if l.memory, err = filesystems.Memory(); err != nil {
-		return fmt.Errorf("cannot tell the BPF programs where logs are: %w", err)
-	}
-	return nil
-}
-
-func (l *logs) set(at uint32, field int64, value uint64) error {
-	_, err := l.memory.WriteAt(binary.NativeEndian.AppendUint64(nil, value), int64(at)*placeSize+field)
-	if err != nil {
+func (p *Probe) setLog(at uint32, field uintptr, value uint64) error {
+	if err := p.filesystemPlaces.set(at, field, value); err != nil {
 		return fmt.Errorf("cannot tell the BPF programs where a log is: %w", err)
 	}
 	return nil
@@ -78,19 +64,19 @@ func (p *Probe) observeLogs() error {
 // not known, or the file system ends meanwhile.
 func (p *Probe) tellLog(at uint32, place attributionFilesystemPlace) (told bool, err error) {
 	from, sectors := logOf(place.Dev)
-	if err := p.logs.set(at, placeAtLength, 0); err != nil || sectors == 0 {
+	if err := p.setLog(at, placeAtLength, 0); err != nil || sectors == 0 {
 		return false, err
 	}
-	err = errors.Join(p.logs.set(at, placeAtBlkg, 0), p.logs.set(at, placeAtFrom, from), p.logs.set(at, placeAtLength, sectors))
+	err = errors.Join(p.setLog(at, placeAtBlkg, 0), p.setLog(at, placeAtFrom, from), p.setLog(at, placeAtLength, sectors))
 	if err != nil {
 		return false, err
 	}
-	var now attributionFilesystemPlace
-	if err := p.objects.FilesystemPlaces.Lookup(at, &now); err != nil {
+	now, err := p.filesystemPlaces.get(at)
+	if err != nil {
 		return false, fmt.Errorf("cannot read what is known of a file system: %w", err)
 	}
 	if now.Log.Ended != place.Log.Ended {
-		return false, p.logs.set(at, placeAtLength, 0)
+		return false, p.setLog(at, placeAtLength, 0)
 	}
 	return true, nil
 }

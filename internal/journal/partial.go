@@ -52,9 +52,9 @@ func (p *Probe) collectPartial() error {
 	return nil
 }
 
-// add adds the blocks that a cgroup dirtied; 0 is none.
+// add adds the blocks that a cgroup dirtied; cgroup 0 is none.
 func (c *Commit) add(cgroup uint64, blocks int64) {
-	if cgroup != 0 {
+	if cgroup != 0 && blocks != 0 {
 		c.Dirtied[cgroup] += blocks
 	}
 }

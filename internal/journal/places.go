@@ -1,28 +1,64 @@
 package journal
 
 import (
-	"errors"
+	"encoding/binary"
 	"fmt"
+	"unsafe"
 
 	"github.com/cilium/ebpf"
 )
 
-// placeReady is a value in bpf/maps.h: the place has a key and its sums.
-const placeReady = 2
+// Values in bpf/maps.h.
+const (
+	placeFree  = 0
+	placeReady = 2 // the place has a key and its sums
+)
 
-// visitPlaces visits all entries of an array that is in front of a hash map.
-func visitPlaces[V any](m *ebpf.Map, values *[]V, visit func(at uint32, value V) error) error {
-	if *values == nil {
-		*values = make([]V, m.MaxEntries())
+// places is an array of the programs' that is in front of a hash map.
+type places[V any] struct {
+	memory *ebpf.Memory // of the programs' variables
+	start  int64        // of the array in it
+	read   []V          // reused between reads to reduce allocations
+}
+
+func (a *places[V]) open(memory *ebpf.Memory, array *ebpf.VariableSpec) {
+	a.memory, a.start = memory, int64(array.Offset)
+	a.read = make([]V, uintptr(array.Size())/unsafe.Sizeof(*new(V)))
+}
+
+// asBytes is the memory of values.
+func asBytes[V any](values []V) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(values))), uintptr(len(values))*unsafe.Sizeof(*new(V)))
+}
+
+// field is where a field of an entry is in the memory.
+func (a *places[V]) field(at uint32, offset uintptr) int64 {
+	return a.start + int64(at)*int64(unsafe.Sizeof(*new(V))) + int64(offset)
+}
+
+// get reads an entry.
+func (a *places[V]) get(at uint32) (V, error) {
+	one := make([]V, 1)
+	_, err := a.memory.ReadAt(asBytes(one), a.field(at, 0))
+	return one[0], err
+}
+
+// set writes a field of an entry: a uint32 or a uint64.
+func (a *places[V]) set(at uint32, offset uintptr, value any) error {
+	bytes, err := binary.Append(nil, binary.NativeEndian, value)
+	if err == nil {
+		_, err = a.memory.WriteAt(bytes, a.field(at, offset))
 	}
-	var cursor ebpf.MapBatchCursor
-	keys := make([]uint32, len(*values))
-	n, err := m.BatchLookup(&cursor, keys, *values, nil)
-	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+	return err
+}
+
+// visit visits all entries.
+func (a *places[V]) visit(visit func(at uint32, value V) error) error {
+	if _, err := a.memory.ReadAt(asBytes(a.read), a.start); err != nil {
 		return err
 	}
-	for i := range n {
-		if err := visit(keys[i], (*values)[i]); err != nil {
+	for at, value := range a.read {
+		if err := visit(uint32(at), value); err != nil {
 			return err
 		}
 	}
@@ -31,7 +67,7 @@ func visitPlaces[V any](m *ebpf.Map, values *[]V, visit func(at uint32, value V)
 
 // visitFilesystemPlaces visits the places that are taken.
 func (p *Probe) visitFilesystemPlaces(visit func(at uint32, place attributionFilesystemPlace) error) error {
-	return visitPlaces(p.objects.FilesystemPlaces, &p.buffers.filesystems, func(at uint32, place attributionFilesystemPlace) error {
+	return p.filesystemPlaces.visit(func(at uint32, place attributionFilesystemPlace) error {
 		if place.Dev == 0 {
 			return nil
 		}
@@ -44,8 +80,8 @@ func (p *Probe) visitFilesystemPlaces(visit func(at uint32, place attributionFil
 func (p *Probe) visitFilesystems(visit func(dev uint32, state attributionFilesystem, again func() (attributionFilesystem, error)) error) error {
 	err := p.visitFilesystemPlaces(func(at uint32, place attributionFilesystemPlace) error {
 		return visit(place.Dev, place.Filesystem, func() (attributionFilesystem, error) {
-			err := p.objects.FilesystemPlaces.Lookup(at, &place)
-			return place.Filesystem, err
+			later, err := p.filesystemPlaces.get(at)
+			return later.Filesystem, err
 		})
 	})
 	if err != nil {
@@ -68,15 +104,16 @@ func (p *Probe) visitFilesystems(visit func(dev uint32, state attributionFilesys
 
 // chargedPlaces are the sums of what was charged to cgroups that are in the array.
 type chargedPlaces struct {
+	places[attributionChargedPlace]
 	sums runningSums[attributionChargedKey, attributionCharged]
 	at   map[attributionChargedKey]uint32
 }
 
-func (c *chargedPlaces) collect(p *Probe, visit func(key attributionChargedKey, before, now attributionCharged)) error {
+func (c *chargedPlaces) collect(visit func(key attributionChargedKey, before, now attributionCharged)) error {
 	if c.at == nil {
 		c.at = make(map[attributionChargedKey]uint32)
 	}
-	err := visitPlaces(p.objects.ChargedPlaces, &p.buffers.charged, func(at uint32, place attributionChargedPlace) error {
+	err := c.visit(func(at uint32, place attributionChargedPlace) error {
 		if place.State == placeReady {
 			key := attributionChargedKey{Disk: place.Disk, Cgroup: place.Cgroup}
 			c.at[key] = at
@@ -87,17 +124,17 @@ func (c *chargedPlaces) collect(p *Probe, visit func(key attributionChargedKey, 
 	if err != nil {
 		return err
 	}
-	return c.forget(p, c.sums.isIdle)
+	return c.forget(c.sums.isIdle)
 }
 
 // forget frees places. A program zeroes one before it uses it again.
-func (c *chargedPlaces) forget(p *Probe, ended func(attributionChargedKey) bool) error {
+func (c *chargedPlaces) forget(ended func(attributionChargedKey) bool) error {
 	for key, at := range c.at {
 		if !ended(key) {
 			continue
 		}
-		if err := p.objects.ChargedPlaces.Put(at, attributionChargedPlace{}); err != nil {
-			return fmt.Errorf("cannot free a place in the kernel's map: %w", err)
+		if err := c.set(at, unsafe.Offsetof(attributionChargedPlace{}.State), uint32(placeFree)); err != nil {
+			return fmt.Errorf("cannot free a place in the memory of the BPF programs: %w", err)
 		}
 		delete(c.at, key)
 		delete(c.sums.last, key)

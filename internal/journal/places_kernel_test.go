@@ -3,9 +3,12 @@ package journal
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"testing"
+	"unsafe"
 
+	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
@@ -16,7 +19,7 @@ import (
 func changeFilesystem(t *testing.T, p *Probe, dev uint32, change func(*attributionFilesystem)) {
 	t.Helper()
 	var at *uint32
-	if err := visitPlaces(p.objects.FilesystemPlaces, &p.buffers.filesystems, func(n uint32, place attributionFilesystemPlace) error {
+	if err := p.visitFilesystemPlaces(func(n uint32, place attributionFilesystemPlace) error {
 		if place.Dev == dev {
 			at = &n
 		}
@@ -25,12 +28,14 @@ func changeFilesystem(t *testing.T, p *Probe, dev uint32, change func(*attributi
 		t.Fatal(err)
 	}
 	if at != nil {
-		var place attributionFilesystemPlace
-		if err := p.objects.FilesystemPlaces.Lookup(*at, &place); err != nil {
+		place, err := p.filesystemPlaces.get(*at)
+		if err != nil {
 			t.Fatal(err)
 		}
-		change(&place.Filesystem)
-		if err := p.objects.FilesystemPlaces.Put(*at, place); err != nil {
+		state := attributionFilesystem(place.Filesystem)
+		change(&state)
+		place.Filesystem = state
+		if _, err := p.filesystemPlaces.memory.WriteAt(asBytes([]attributionFilesystemPlace{place}), p.filesystemPlaces.field(*at, 0)); err != nil {
 			t.Fatal(err)
 		}
 		return
@@ -49,20 +54,16 @@ func changeFilesystem(t *testing.T, p *Probe, dev uint32, change func(*attributi
 func takePlaces(t *testing.T, p *Probe) {
 	t.Helper()
 	const other = 4711
-	for at := range p.objects.FilesystemPlaces.MaxEntries() {
-		if err := p.objects.FilesystemPlaces.Put(at, attributionFilesystemPlace{Dev: other}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for at := range p.objects.ChargedPlaces.MaxEntries() {
-		if err := p.objects.ChargedPlaces.Put(at, attributionChargedPlace{State: placeReady, Disk: other, Cgroup: RootCgroupID}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for at := range p.objects.WorkerPlaces.MaxEntries() {
-		if err := p.objects.WorkerPlaces.Put(at, attributionWorkerPlace{Pid: 1 << 30}); err != nil {
-			t.Fatal(err)
-		}
+	takeAll(t, p.objects.FilesystemPlaces, attributionFilesystemPlace{Dev: other})
+	takeAll(t, p.objects.ChargedPlaces, attributionChargedPlace{State: placeReady, Disk: other, Cgroup: RootCgroupID})
+	takeAll(t, p.objects.WorkerPlaces, attributionWorkerPlace{Pid: 1 << 30})
+}
+
+// takeAll gives all places of an array to another.
+func takeAll[V any](t *testing.T, array *ebpf.Variable, other V) {
+	t.Helper()
+	if err := array.Set(slices.Repeat([]V{other}, int(uintptr(array.Size())/unsafe.Sizeof(other)))); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -151,7 +152,7 @@ func sumsAreComplete(t *testing.T, taken placesTaken) (void bool) {
 	if err := p.Observe(nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := visitPlaces(p.objects.ChargedPlaces, &p.buffers.charged, func(_ uint32, place attributionChargedPlace) error {
+	if err := p.chargedPlaces.visit(func(_ uint32, place attributionChargedPlace) error {
 		if place.State != 0 && place.Disk == disk {
 			t.Errorf("a place is not free: %+v", place)
 		}

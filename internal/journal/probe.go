@@ -53,16 +53,17 @@ type Probe struct {
 	err      error
 	written  runningSums[attributionWrittenKey, uint64]
 	charged  runningSums[attributionChargedKey, attributionCharged]
-	// chargedPlaces are those in the array in front of the map.
-	chargedPlaces chargedPlaces
-	logged        runningSums[attributionLoggedKey, attributionLogged]
-	partial       map[transaction]uint64 // bytes returned of commits in progress
-	buffers       drainBuffers
-	lost          uint64
-	misses        misses
-	ended         map[uint32]endedInstance // by device
-	owners        ownersCount
-	generation    uint32 // of the map of disks
+	// The arrays in front of maps.
+	chargedPlaces    chargedPlaces
+	filesystemPlaces places[attributionFilesystemPlace]
+	logged           runningSums[attributionLoggedKey, attributionLogged]
+	partial          map[transaction]uint64 // bytes returned of commits in progress
+	buffers          drainBuffers
+	lost             uint64
+	misses           misses
+	ended            map[uint32]endedInstance // by device
+	owners           ownersCount
+	generation       uint32 // of the map of disks
 }
 
 // Open loads the programs into the kernel and attaches them. It needs root
@@ -177,9 +178,13 @@ func (p *Probe) load(spec *ebpf.CollectionSpec) error {
 	}
 	// As the program write_superblock, whose bios name their device.
 	p.findLogs = spec.Programs["write_superblock"] != nil && spec.Programs["bio_queue"] != nil
-	if err := p.logs.open(p.objects.FilesystemPlaces); err != nil {
-		return err
+	p.logs = logs{known: make(map[uint32]knownLog), last: make(map[uint32]uint64)}
+	memory, err := p.maps[".bss"].Memory()
+	if err != nil {
+		return fmt.Errorf("cannot read the variables of the BPF programs: %w", err)
 	}
+	p.chargedPlaces.open(memory, spec.Variables["charged_places"])
+	p.filesystemPlaces.open(memory, spec.Variables["filesystem_places"])
 	known, err := p.setEnds(spec)
 	if err != nil {
 		return err
@@ -283,7 +288,7 @@ func (p *Probe) Observe(disks []uint32, journals ...uint32) error {
 	return errors.Join(
 		p.written.forget(p.objects.Written, func(key attributionWrittenKey) bool { return slices.Contains(stale, key.Disk) }),
 		p.charged.forget(p.objects.ChargedIo, ended),
-		p.chargedPlaces.forget(p, ended),
+		p.chargedPlaces.forget(ended),
 	)
 }
 

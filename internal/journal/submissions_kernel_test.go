@@ -127,7 +127,7 @@ func TestATransactionWhoseEndWasNotSeenIsAddedToTheNext(t *testing.T) {
 			const cgroup, blocks = 4711, 1000
 			changeFilesystem(t, p, fs.Dev(), func(state *attributionFilesystem) {
 				for _, tid := range []uint32{last - 1, last} {
-					state.Transactions[tid&1].Id = uint64(tid)
+					state.Transactions[tid&1].Id, state.Transactions[tid&1].Serial = uint64(tid), 0
 					state.Transactions[tid&1].Parts[0].Cgroup, state.Transactions[tid&1].Parts[0].Blocks = cgroup, blocks
 				}
 			})
@@ -169,7 +169,7 @@ func TestEachCgroupOfATransactionIsReportedOnce(t *testing.T) {
 	last := commitMkdir(t, p, fs, "a").Tid
 	changeFilesystem(t, p, fs.Dev(), func(state *attributionFilesystem) {
 		next := &state.Transactions[(last+1)&1]
-		next.Id = uint64(last + 1)
+		next.Id, next.Serial = uint64(last+1), 0
 		for n := range 3 {
 			next.Parts[n].Cgroup, next.Parts[n].Blocks = uint64(4711+n), int64(n+1)
 		}

@@ -17,7 +17,7 @@
 #define SYNC_FS_NS 1000000000ULL
 #define UNTIL_EXIT (~0ULL)
 
-static __always_inline int sync_begins(__u32 dev, __u64 expires_ns)
+static __noinline int sync_begins(__u32 dev, __u64 expires_ns)
 {
 	struct filesystem *fs = find_filesystem(dev);
 
@@ -27,10 +27,30 @@ static __always_inline int sync_begins(__u32 dev, __u64 expires_ns)
 }
 
 /* A kernel thread that syncs a file, as a loop device does, works for its owner. */
+static __noinline int thread_syncs(struct inode *inode)
+{
+	any_thread_syncs = 1;
+	work_at(inode, PHASE_WRITEBACK);
+	return 0;
+}
+
 static __always_inline int sync_file_begins(struct inode *inode)
 {
-	work_at(inode, PHASE_WRITEBACK);
-	return sync_begins(inode->i_sb->s_dev, UNTIL_EXIT);
+	struct task_struct *task = current_task();
+	struct filesystem_place *place;
+	struct forcer *forcer;
+	__u32 dev;
+
+	if (is_kernel_thread(task))
+		thread_syncs(inode);
+	dev = inode->i_sb->s_dev;
+	place = filesystem_place(dev);
+	if (!is_its(place, dev) || place->filesystem.forcer.expires_ns)
+		return sync_begins(dev, UNTIL_EXIT);
+	forcer = &place->filesystem.forcer;
+	forcer->cgroup = cgroup_of(task);
+	forcer->expires_ns = UNTIL_EXIT;
+	return 0;
 }
 
 SEC("tp_btf/ext4_sync_file_enter")
@@ -54,20 +74,36 @@ int BPF_PROG(sync_fs, struct super_block *sb)
 	return sync_begins(sb->s_dev, bpf_ktime_get_ns() + SYNC_FS_NS);
 }
 
+/* The sync of a file ends, perhaps without a commit. */
+static __noinline int sync_ends(__u32 dev)
+{
+	struct filesystem *fs = known_filesystem(dev);
+
+	if (fs && fs->forcer.expires_ns && fs->forcer.cgroup == cgroup_of(current_task()))
+		fs->forcer.expires_ns = 0;
+	return 0;
+}
+
+static __noinline int thread_synced(void)
+{
+	return work_at(NULL, PHASE_WRITEBACK);
+}
+
 SEC("tp_btf/ext4_sync_file_exit")
 int BPF_PROG(sync_file_exit, struct inode *inode)
 {
-	struct filesystem *fs;
+	struct filesystem_place *place;
 	__u32 dev;
 
 	if (!inode)
 		return 0;
-	work_at(NULL, PHASE_WRITEBACK);
+	if (any_thread_syncs)
+		thread_synced();
 	dev = inode->i_sb->s_dev;
-	fs = known_filesystem(dev);
-	if (fs && fs->forcer.expires_ns && fs->forcer.cgroup == cgroup_of(current_task()))
-		fs->forcer.expires_ns = 0;
-	return 0;
+	place = filesystem_place(dev);
+	if (is_its(place, dev) && !place->filesystem.forcer.expires_ns)
+		return 0; /* a commit has started since this sync was named */
+	return sync_ends(dev);
 }
 
 /* jbd2 names its threads jbd2/DEVICE-INODE (fs/jbd2/journal.c). */
@@ -85,7 +121,11 @@ static __always_inline bool is_committer(struct task_struct *task)
 /* Says that a bio names its device: since 5.12. */
 static __always_inline bool bios_name_device(void)
 {
+#ifdef UNTYPED_TASK
 	return bpf_core_field_exists(((struct bio *)0)->bi_bdev);
+#else
+	return true; /* with atomic operations, too */
+#endif
 }
 
 /*
@@ -103,23 +143,43 @@ static __always_inline __u32 journaled_by(__u32 dev)
 	return of ? *of : dev;
 }
 
-static __always_inline void note_external(struct journal_s *journal, __u32 dev)
+/* A function so that most commits, which do not come here, have the registers. */
+static __noinline int note_external(struct journal_s *journal, __u32 dev)
 {
 	__u32 on, *of;
 
 	if (bios_name_device() && !any_external && journal->j_dev == journal->j_fs_dev)
-		return;
+		return 0;
 	on = bios_name_device() ? journal->j_dev->bd_dev : (__u32)FOLLOW(current_task(), pid);
 	of = bpf_map_lookup_elem(&externals, &on);
 	if (of && *of == dev)
-		return;
+		return 0;
 	if (on == dev) {
 		if (of)
 			bpf_map_delete_elem(&externals, &on);
-		return;
+		return 0;
 	}
 	bpf_map_update_elem(&externals, &on, &dev, BPF_ANY);
 	any_external = 1;
+	return 0;
+}
+
+/*
+ * Makes the places free of transactions that are neither the one that commits, nor the one
+ * after it. A function so that most commits, which do not come here, have the registers.
+ */
+static __noinline int put_stale_away(struct filesystem *fs, __u32 dev, __u32 instance, __u32 tid)
+{
+	__u32 i;
+
+	fs->stale = 0;
+	for (i = 0; i < 2; i++, tid++) {
+		__u64 id = fs->transactions[tid & 1].id;
+
+		if (id && id != transaction_id(instance, tid))
+			put_away(dev, tid);
+	}
+	return 0;
 }
 
 /*
@@ -132,8 +192,7 @@ int BPF_PROG(start_commit, struct journal_s *journal, struct transaction_s *tran
 	struct committer *committer;
 	struct forcer *forcer;
 	struct filesystem *fs;
-	__u32 dev, instance, which;
-	__u64 id;
+	__u32 dev, instance;
 
 	if (!journal || !transaction)
 		return 0;
@@ -141,8 +200,12 @@ int BPF_PROG(start_commit, struct journal_s *journal, struct transaction_s *tran
 	fs = find_filesystem(dev);
 	if (!fs)
 		return 0;
-	note_external(journal, dev);
 	committer = &fs->committer;
+	/* Entries of `externals` can be removed. A journal stays on its device. */
+	if (!bios_name_device() || any_external || committer->journal != (__u64)journal) {
+		note_external(journal, dev);
+		committer->journal = (__u64)journal;
+	}
 	instance = instance_at_work(dev);
 	/* The bytes of another file system on this device, whose last commit was not seen. */
 	if (committer->instance != instance)
@@ -155,14 +218,9 @@ int BPF_PROG(start_commit, struct journal_s *journal, struct transaction_s *tran
 	if (committer->started_ns < forcer->expires_ns)
 		committer->forced_by = forcer->cgroup;
 	forcer->expires_ns = 0;
-	id = transaction_id(instance, committer->tid);
-	which = committer->tid & 1;
-	if (fs->transactions[which].id && fs->transactions[which].id != id)
-		put_away(dev, which);
-	id = transaction_id(instance, committer->tid + 1);
-	which ^= 1;
-	if (fs->transactions[which].id && fs->transactions[which].id != id)
-		put_away(dev, which);
+	/* No handle has joined the next transaction yet. */
+	if (fs->stale || fs->transactions[(committer->tid + 1) & 1].id)
+		put_stale_away(fs, dev, instance, committer->tid);
 	return 0;
 }
 
@@ -220,6 +278,18 @@ static __always_inline void end_record(struct commit *record, __u64 number)
 #endif
 }
 
+/* Functions so that most commits, which do not come here, have the registers. */
+static __noinline int lose_commit(void)
+{
+	count_lost(LOST_COMMIT);
+	return 0; /* the bytes stay here and are reported with the next commit */
+}
+
+static __noinline __u32 instance_of_unseen(__u32 dev)
+{
+	return instance_of(dev);
+}
+
 /*
  * Fires once for each commit, after its last write. No handle of tid stops
  * after this.
@@ -237,16 +307,15 @@ int BPF_PROG(run_stats, __u64 dev, __u64 tid, struct transaction_run_stats_s *st
 	if (!stats || !fs)
 		return 0;
 	record = begin_record(&number);
-	if (!record) {
-		count_lost(LOST_COMMIT);
-		return 0; /* the bytes stay here and are reported with the next commit */
-	}
+	if (!record)
+		return lose_commit();
 	record->dev = (__u32)dev;
 	record->tid = (__u32)tid;
 	record->blocks_logged = stats->rs_blocks_logged;
 	record->handles = stats->rs_handle_count;
-	record->instance = instance_of((__u32)dev);
 	committer = &fs->committer;
+	record->instance =
+		committer->tid == (__u32)tid ? committer->instance : instance_of_unseen((__u32)dev);
 	record->journal_disk = committer->journal_disk;
 	record->journal_bytes = committer->journal_bytes;
 	record->duration_ns = 0;
@@ -259,11 +328,14 @@ int BPF_PROG(run_stats, __u64 dev, __u64 tid, struct transaction_run_stats_s *st
 	transaction = &fs->transactions[(__u32)tid & 1];
 	record->parts[0].cgroup = 0;
 	if (transaction->id == transaction_id(record->instance, (__u32)tid)) {
+		if (!transaction->parts[0].blocks)
+			transaction->serial = 0;
 		for (i = 0; i < PARTS; i++) {
 			record->parts[i] = transaction->parts[i];
 			if (!transaction->parts[i].cgroup)
 				break; /* user space reads no further */
-			transaction->parts[i].cgroup = 0;
+			if (i || !transaction->serial)
+				transaction->parts[i].cgroup = 0;
 			transaction->parts[i].blocks = 0;
 		}
 		transaction->id = 0;

@@ -59,7 +59,7 @@ static __always_inline __u64 transaction_id(__u32 instance, __u32 tid)
  * without.
  */
 static __always_inline bool add_part(struct filesystem *fs, __u32 instance, __u32 tid, __u64 cgroup,
-				     __s64 blocks, __u32 parts)
+				     __s64 blocks)
 {
 #ifdef UNTYPED_TASK
 	return false;
@@ -71,9 +71,11 @@ static __always_inline bool add_part(struct filesystem *fs, __u32 instance, __u3
 
 	if (!now)
 		now = __sync_val_compare_and_swap(&transaction->id, 0, id);
-	if (now && now != id)
+	if (now && now != id) {
+		fs->stale = 1;
 		return false;
-	for (i = 0; i < parts; i++) {
+	}
+	for (i = 0; i < PARTS; i++) {
 		part = &transaction->parts[i];
 		owner = part->cgroup;
 		if (!owner)
@@ -87,24 +89,63 @@ static __always_inline bool add_part(struct filesystem *fs, __u32 instance, __u3
 #endif
 }
 
-/* The same where that is not the first part. */
-static __noinline int add_to_any(__u32 dev, __u32 tid, __u64 cgroup, __s64 blocks)
+static __noinline int add_dirtied(__u32 dev, __u32 tid, __u64 cgroup, __s64 blocks)
 {
 	__u32 instance = instance_at_work(dev);
 	struct filesystem *fs = find_filesystem(dev);
 
-	if (!fs || !add_part(fs, instance, tid, cgroup, blocks, PARTS))
+	if (!fs || !add_part(fs, instance, tid, cgroup, blocks))
 		put_dirtied(dev, instance, tid, cgroup, blocks);
 	return 0;
 }
 
-static __always_inline void add_dirtied(__u32 dev, __u32 tid, __u64 cgroup, __s64 blocks)
+#ifndef UNTYPED_TASK
+/*
+ * Notes that the first part of a transaction is that of a task, whose handle in it is still
+ * open. A file system that is being unmounted may be the last one with this number of its
+ * transaction, so its handles come here each time.
+ */
+static __always_inline void note_first(struct task_struct *task, __u32 dev, __u32 tid, __u64 cgroup)
 {
-	struct filesystem *fs = placed_filesystem(dev);
+	struct filesystem_place *place = filesystem_place(dev);
+	struct instance *instance = find_instance(dev);
+	struct transaction *transaction;
 
-	if (!fs || !add_part(fs, instance_at_work(dev), tid, cgroup, blocks, 1))
-		add_to_any(dev, tid, cgroup, blocks);
+	if (!is_its(place, dev) || (instance && instance->state & INSTANCE_ENDED))
+		return;
+	transaction = &place->filesystem.transactions[tid & 1];
+	if (transaction->id == transaction_id(instance_of(dev), tid) &&
+	    transaction->parts[0].cgroup == cgroup) {
+		transaction->instance = instance_of(dev);
+		transaction->serial = serial_of(task);
+	}
 }
+
+/* Adds the blocks of a process to its transaction, if its part is known to be the first. */
+static __always_inline bool add_to_first(__u32 dev, __u32 tid, __s64 blocks)
+{
+	struct task_struct *task = current_task();
+	struct filesystem_place *place;
+	struct transaction *transaction;
+	__u64 serial, now;
+
+	if (is_kernel_thread(task))
+		return false;
+	serial = serial_of(task);
+	place = filesystem_place(dev);
+	transaction = &place->filesystem.transactions[tid & 1];
+	if (!serial || transaction->serial != serial || !is_its(place, dev))
+		return false;
+	now = transaction->id;
+	if (!now)
+		now = __sync_val_compare_and_swap(&transaction->id, 0,
+						  transaction_id(transaction->instance, tid));
+	if (now && (__u32)now != tid)
+		return false;
+	__sync_fetch_and_add(&transaction->parts[0].blocks, blocks);
+	return true;
+}
+#endif
 
 /*
  * Moves a transaction whose end was not seen to the map `dirtied`. No handle adds
@@ -129,6 +170,7 @@ __noinline int put_away(__u32 dev, __u32 which)
 		part->cgroup = 0;
 		part->blocks = 0;
 	}
+	transaction->serial = 0;
 	transaction->id = 0;
 	return 0;
 }
@@ -154,6 +196,31 @@ static __always_inline void name_forcer(struct filesystem *fs, __u64 cgroup, __u
 #define SYNC_HANDLE_NS 1000000000ULL
 
 /*
+ * Counts a handle. This is a function so that most handles, which do not come here, have
+ * the registers.
+ */
+static __noinline int count_handle(__u32 dev, __u32 tid, __s32 blocks, __u32 sync)
+{
+	struct task_struct *task = current_task();
+	__u64 cgroup = handle_owner(task);
+	struct filesystem *fs;
+
+	if (blocks) {
+		add_dirtied(dev, tid, cgroup, blocks);
+#ifndef UNTYPED_TASK
+		if (!is_kernel_thread(task))
+			note_first(task, dev, tid, cgroup);
+#endif
+	}
+	if (!sync)
+		return 0;
+	fs = find_filesystem(dev);
+	if (fs)
+		name_forcer(fs, cgroup, bpf_ktime_get_ns() + SYNC_HANDLE_NS);
+	return 0;
+}
+
+/*
  * A handle uses a credit when a buffer joins the transaction for the first
  * time. So the number of used credits is the number of blocks that this handle
  * dirtied first. The number is signed: a handle that frees blocks gets credits
@@ -163,21 +230,15 @@ SEC("tp_btf/jbd2_handle_stats")
 int BPF_PROG(handle_stats, __u64 dev, __u64 tid, __u64 type, __u64 line, __u64 interval, __u64 sync,
 	     __u64 requested, __u64 used)
 {
-	__s32 blocks = (__s32)used;
-	struct filesystem *fs;
-	__u64 cgroup;
-
-	if (!blocks && !(__u32)sync)
-		return 0; /* all its blocks were in the transaction before */
-	cgroup = handle_owner(current_task());
-	if (blocks)
-		add_dirtied((__u32)dev, (__u32)tid, cgroup, blocks);
-	if (!(__u32)sync)
-		return 0;
-	fs = find_filesystem((__u32)dev);
-	if (fs)
-		name_forcer(fs, cgroup, bpf_ktime_get_ns() + SYNC_HANDLE_NS);
-	return 0;
+	if (!(__u32)sync) {
+		if (!(__s32)used)
+			return 0; /* all its blocks were in the transaction before */
+#ifndef UNTYPED_TASK
+		if (add_to_first((__u32)dev, (__u32)tid, (__s32)used))
+			return 0;
+#endif
+	}
+	return count_handle((__u32)dev, (__u32)tid, (__s32)used, (__u32)sync);
 }
 
 /*
@@ -254,7 +315,7 @@ int BPF_PROG(handle_restart, __u64 dev)
 	 */
 	if (before->handle == (__u64)FOLLOW(task, journal_info) && before->dirtied &&
 	    before->dev == (__u32)dev && before->instance == instance_of((__u32)dev))
-		add_to_any(before->dev, before->tid, handle_owner(task), before->dirtied);
+		add_dirtied(before->dev, before->tid, handle_owner(task), before->dirtied);
 	bpf_map_delete_elem(&seen, &pid);
 	return 0;
 }

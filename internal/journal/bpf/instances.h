@@ -108,18 +108,24 @@ static __always_inline void note_end(__u32 dev, __u64 superblock)
 {
 	struct instance first = {.state = INSTANCE_ENDED, .superblock = superblock}, *instance;
 	struct filesystem *fs = known_filesystem(dev);
-	struct filesystem_place *place = own_place(dev);
+	struct filesystem_place *place = filesystem_place(dev);
 
 	any_instance = 1;
 	instance_at_work(dev); /* for a file system that was mounted and did nothing */
-	if (place) {
+	if (is_its(place, dev)) {
 		/* In this order: see struct log. */
 		__sync_fetch_and_add(&place->log.ended, 1);
 		place->log.sectors = 0;
 		place->generation = 0;
 	}
-	if (fs)
+	if (fs) {
 		fs->forcer.expires_ns = 0;
+		fs->committer.journal = 0;
+		fs->transactions[0].serial = 0;
+		fs->transactions[1].serial = 0;
+	}
+	/* Its superblock may be the memory of another one later; see write_number(). */
+	__sync_fetch_and_add(&owner_changes, 1);
 	instance = bpf_map_lookup_elem(&instances, &dev);
 	if (instance) {
 		instance->superblock = superblock;

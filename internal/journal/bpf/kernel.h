@@ -89,6 +89,7 @@ struct cgroup {
 
 struct cgroup_subsys_state {
 	struct cgroup *cgroup;
+	__u64 serial_nr; /* from 1 on; never used for another one */
 };
 
 struct css_set {

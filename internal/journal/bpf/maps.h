@@ -153,6 +153,7 @@ struct handle_seen {
  * to write the superblock of the journal, which others write, too.
  */
 struct committer {
+	__u64 journal; /* whose device was looked at, see note_external(); 0: none */
 	__u64 journal_bytes;
 	__u64 started_ns;
 	__u64 forced_by;
@@ -176,9 +177,17 @@ struct part {
 	__s64 blocks;
 };
 
-/* Who dirtied a transaction that has not ended. id: its instance and tid; 0: none. */
+/*
+ * Who dirtied a transaction that has not ended. id: its instance and tid; 0: none. serial:
+ * whose part is the first, as serial_of() says; 0: not known. Such a part stays for the next
+ * transaction, without blocks. It is not known while the file system is unmounted, so
+ * that its instance is known, too.
+ */
 struct transaction {
 	__u64 id;
+	__u64 serial;
+	__u32 instance; /* where serial is known */
+	__u32 pad;
 	struct part parts[PARTS];
 };
 
@@ -190,6 +199,8 @@ struct filesystem {
 	struct committer committer;
 	struct forcer forcer;
 	struct transaction transactions[2];
+	__u32 stale; /* a handle found a transaction in its place whose end was not seen */
+	__u32 pad;
 };
 
 /*
@@ -197,11 +208,18 @@ struct filesystem {
  * has one place in the array, chosen by its hash. The place belongs to the first
  * key that takes it; other keys of the same place are in the hash map. Taking a
  * place needs atomic operations: the compilation for older kernels uses only the
- * hash maps.
+ * hash maps. The arrays are global variables, because to find a place in one takes a
+ * third of the instructions that an array map takes.
  */
+#ifdef UNTYPED_TASK
+#define FILESYSTEM_PLACES_LOG2 0
+#define CHARGED_PLACES_LOG2 0
+#define WORKER_PLACES_LOG2 0
+#else
 #define FILESYSTEM_PLACES_LOG2 8
 #define CHARGED_PLACES_LOG2 9
 #define WORKER_PLACES_LOG2 10
+#endif
 
 /*
  * Where the blocks of a journal are that only its jbd2 thread writes, in sectors of the
@@ -324,7 +342,13 @@ struct {
 	__type(value, struct recent_owner);
 } recent_owners SEC(".maps");
 
-/* Counts the beginnings and the ends of changes to `owners`. */
+/* number of an inode -> which write by its owner was seen; see write_number() */
+__u64 recent_writes[RECENT];
+
+/*
+ * Counts the beginnings and the ends of changes to `owners`, and the ends of file
+ * systems.
+ */
 __u64 owner_changes = 1;
 
 /*
@@ -375,6 +399,9 @@ __u32 any_external;
 /* Says that `workers` has entries. */
 __u32 any_worker;
 
+/* Says that a kernel thread has synced a file. */
+__u32 any_thread_syncs;
+
 /*
  * Says that `instances` has entries. Until the first file system is unmounted,
  * the programs look nothing up there.
@@ -398,12 +425,7 @@ struct {
 	__type(value, struct worker);
 } workers SEC(".maps");
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1 << WORKER_PLACES_LOG2);
-	__type(key, __u32);
-	__type(value, struct worker_place);
-} worker_places SEC(".maps");
+struct worker_place worker_places[1 << WORKER_PLACES_LOG2];
 
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -433,13 +455,7 @@ struct {
 } filesystems SEC(".maps");
 
 /* User space writes into it, too. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1 << FILESYSTEM_PLACES_LOG2);
-	__type(key, __u32);
-	__type(value, struct filesystem_place);
-} filesystem_places SEC(".maps");
+struct filesystem_place filesystem_places[1 << FILESYSTEM_PLACES_LOG2];
 
 struct filesystem fresh_filesystem; /* the value of a new entry */
 
@@ -450,12 +466,7 @@ struct {
 	__type(value, struct charged);
 } charged_io SEC(".maps");
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1 << CHARGED_PLACES_LOG2);
-	__type(key, __u32);
-	__type(value, struct charged_place);
-} charged_places SEC(".maps");
+struct charged_place charged_places[1 << CHARGED_PLACES_LOG2];
 
 /*
  * The vector of pages of a bio -> its class from submission to completion. A
@@ -530,9 +541,9 @@ static __always_inline void count_lost(__u32 what)
 }
 
 /* Returns the place of a key among 2^bits. */
-static __always_inline __u32 place_of(__u64 key, __u32 bits)
+static __always_inline __u64 place_of(__u64 key, __u32 bits)
 {
-	return (__u32)(key * 0x9e3779b97f4a7c15ULL >> (64 - bits));
+	return key * 0x9e3779b97f4a7c15ULL >> (64 - bits);
 }
 
 static __always_inline struct filesystem_place *filesystem_place(__u32 dev)
@@ -540,33 +551,34 @@ static __always_inline struct filesystem_place *filesystem_place(__u32 dev)
 #ifdef UNTYPED_TASK
 	return NULL;
 #else
-	__u32 at = place_of(dev, FILESYSTEM_PLACES_LOG2);
+	struct filesystem_place *place = &filesystem_places[place_of(dev, FILESYSTEM_PLACES_LOG2)];
 
-	return bpf_map_lookup_elem(&filesystem_places, &at);
+	barrier_var(place); /* else clang computes it again for each field */
+	return place;
 #endif
 }
 
-/* Returns NULL if the file system has no place. */
-static __always_inline struct filesystem_place *own_place(__u32 dev)
+/*
+ * Says that the place is the file system's. Where this is tested once, clang makes no
+ * pointer to a field that may be NULL, which the verifier does not follow.
+ */
+static __always_inline bool is_its(struct filesystem_place *place, __u32 dev)
 {
-	struct filesystem_place *place = filesystem_place(dev);
-
-	return place && place->dev == dev ? place : NULL;
-}
-
-static __always_inline struct filesystem *placed_filesystem(__u32 dev)
-{
-	struct filesystem_place *place = own_place(dev);
-
-	return place ? &place->filesystem : NULL;
+#ifdef UNTYPED_TASK
+	return false;
+#else
+	return place->dev == dev;
+#endif
 }
 
 /* Returns NULL if nothing is known of the file system. */
 static __always_inline struct filesystem *known_filesystem(__u32 dev)
 {
-	struct filesystem *fs = placed_filesystem(dev);
+	struct filesystem_place *place = filesystem_place(dev);
 
-	return fs ? fs : bpf_map_lookup_elem(&filesystems, &dev);
+	if (is_its(place, dev))
+		return &place->filesystem;
+	return bpf_map_lookup_elem(&filesystems, &dev);
 }
 
 /*
@@ -606,9 +618,11 @@ static __noinline struct filesystem *find_unplaced(__u32 dev)
 /* Returns NULL if the map is full. */
 static __always_inline struct filesystem *find_filesystem(__u32 dev)
 {
-	struct filesystem *fs = placed_filesystem(dev);
+	struct filesystem_place *place = filesystem_place(dev);
 
-	return fs ? fs : find_unplaced(dev);
+	if (is_its(place, dev))
+		return &place->filesystem;
+	return find_unplaced(dev);
 }
 
 #endif

@@ -13,6 +13,7 @@
 
 #include "conversions.h"
 #include "instances.h"
+#include "pages.h"
 
 #include <bpf/bpf_tracing.h>
 
@@ -77,6 +78,23 @@ static __always_inline __u64 owner_of(__u64 ino, __u32 dev)
 	return found;
 }
 
+#ifndef UNTYPED_TASK
+/*
+ * Returns a number for a write by a task, and the number of changes of `owners`. It takes few
+ * instructions: it has the superblock in place of the device and its instance, because
+ * the end of a file system is such a change, and no superblock has the memory of another one
+ * before. Two numbers are the same by chance only.
+ */
+static __always_inline __u64 write_number(struct task_struct *task, struct inode *inode,
+					  __u64 changes)
+{
+	__u64 sum = (__u64)inode->i_ino * 0x9e3779b97f4a7c15ULL +
+		    serial_of(task) * 0x94d049bb133111ebULL + as_unknown((__u64)inode->i_sb);
+
+	return (sum ^ sum >> 29) * 0xbf58476d1ce4e5b9ULL + changes;
+}
+#endif
+
 /*
  * The task in process context that changes the data of an inode becomes its
  * owner.
@@ -103,13 +121,34 @@ static __always_inline int own_number(struct task_struct *task, __u64 ino, __u32
 	return 0;
 }
 
-static __always_inline int own(struct inode *inode)
+/* A function so that most writes, which do not come here, have the registers. */
+static __noinline int own_inode(struct inode *inode)
 {
 	struct task_struct *task = current_task();
+	__u64 number = 0;
 
-	if (!inode || is_kernel_thread(task))
+	if (is_kernel_thread(task))
 		return 0;
-	return own_number(task, inode->i_ino, inode->i_sb->s_dev);
+#ifndef UNTYPED_TASK
+	/* Of the changes before it looks at the owner. */
+	number = write_number(task, inode, owner_changes);
+#endif
+	own_number(task, inode->i_ino, inode->i_sb->s_dev);
+	recent_writes[inode->i_ino & (RECENT - 1)] = number;
+	return 0;
+}
+
+static __always_inline int own(struct inode *inode)
+{
+	if (!inode)
+		return 0;
+#ifndef UNTYPED_TASK
+	/* A kernel thread with the number of a process has nothing to do either. */
+	if (recent_writes[inode->i_ino & (RECENT - 1)] ==
+	    write_number(current_task(), inode, owner_changes))
+		return 0;
+#endif
+	return own_inode(inode);
 }
 
 SEC("tp_btf/ext4_da_write_begin")
@@ -228,9 +267,7 @@ static __always_inline struct worker_place *worker_place(__u32 pid)
 #ifdef UNTYPED_TASK
 	return NULL;
 #else
-	__u32 at = pid & ((1 << WORKER_PLACES_LOG2) - 1);
-
-	return bpf_map_lookup_elem(&worker_places, &at);
+	return &worker_places[pid & ((1 << WORKER_PLACES_LOG2) - 1)];
 #endif
 }
 

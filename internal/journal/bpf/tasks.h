@@ -34,6 +34,32 @@ static __always_inline bool is_kernel_thread(struct task_struct *task)
 	return FOLLOW(task, flags) & PF_KTHREAD;
 }
 
+#ifndef UNTYPED_TASK
+/*
+ * Returns the state of a task in the io controller, NULL if there is none. Where the
+ * controllers have the usual numbers, the verifier leaves one instruction of the test, in
+ * place of five that compute the address.
+ */
+static __always_inline struct cgroup_subsys_state *io_state(struct task_struct *task)
+{
+	__u64 io = bpf_core_enum_value(enum cgroup_subsys_id, io_cgrp_id);
+
+	if (io == io_cgrp_id)
+		return task->cgroups->subsys[io_cgrp_id];
+	return task->cgroups->subsys[io];
+}
+
+/*
+ * Returns a number that no other cgroup has or will have, and that takes fewer
+ * instructions than the cgroup; 0: not known. A cgroup has another one when the io
+ * controller is enabled again.
+ */
+static __always_inline __u64 serial_of(struct task_struct *task)
+{
+	return io_state(task)->serial_nr;
+}
+#endif
+
 /*
  * Returns the cgroup to which the kernel charges the I/O of a task. On v1 that
  * is the blkio cgroup. On v2 css_set.subsys has the nearest ancestor with an
@@ -41,16 +67,16 @@ static __always_inline bool is_kernel_thread(struct task_struct *task)
  */
 static __always_inline __u64 cgroup_of(struct task_struct *task)
 {
-	__u64 io = bpf_core_enum_value(enum cgroup_subsys_id, io_cgrp_id);
-	struct css_set *set = FOLLOW(task, cgroups);
-	struct cgroup_subsys_state *css;
+	struct cgroup_subsys_state *css = NULL;
 	__u64 id;
 
 #ifdef UNTYPED_TASK
-	css = NULL;
+	__u64 io = bpf_core_enum_value(enum cgroup_subsys_id, io_cgrp_id);
+	struct css_set *set = FOLLOW(task, cgroups);
+
 	bpf_core_read(&css, sizeof(css), &set->subsys[io & 15]);
 #else
-	css = set->subsys[io];
+	css = io_state(task);
 #endif
 	if (!css)
 		return ROOT_CGROUP;
