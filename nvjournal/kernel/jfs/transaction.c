@@ -357,6 +357,8 @@ int jfsnvj_update_inode(struct inode *ipimap, unsigned long inum, bool is_free, 
 static u64 lines_of(const struct tlock *tlck)
 {
 	const struct linelock *lock = (const struct linelock *)&tlck->lock;
+	/* JFS sets it in the first of the chain only (txLinelock). */
+	const u8 line_log2 = lock->l2linesize;
 	u64 lines = 0;
 	s8 i;
 
@@ -364,8 +366,8 @@ static u64 lines_of(const struct tlock *tlck)
 		return NVJ_ALL_LINES;
 	for (; lock; lock = lock->next ? (struct linelock *)lid_to_tlock(lock->next) : NULL) {
 		for (i = 0; i < lock->index; i++) {
-			u32 first = lock->lv[i].offset << lock->l2linesize;
-			u32 bytes = lock->lv[i].length << lock->l2linesize;
+			u32 first = lock->lv[i].offset << line_log2;
+			u32 bytes = lock->lv[i].length << line_log2;
 
 			if (bytes && first + bytes <= NVJ_BLOCK_BYTES)
 				lines |= lines_mask(first, first + bytes - 1);
