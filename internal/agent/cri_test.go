@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/blockdev/blockdevtest"
 	"github.com/daybook-project/daybook/internal/cgroup"
 	"github.com/daybook-project/daybook/internal/containertest"
 	"github.com/daybook-project/daybook/internal/needs"
@@ -34,7 +35,7 @@ func TestTheJournalOfAPodsVolumeIsInThePodsCgroupUntilThePodEnds(t *testing.T) {
 // checkLife is the life of a pod with an agent, on either version of cgroups.
 func checkLife(t *testing.T, r *rig, d disk) {
 	t.Helper()
-	weighted := d.SetScheduler(blockdev.BFQ) == nil
+	weighted := blockdevtest.SetScheduler(t, d.Disk, blockdev.BFQ) == nil
 	r.config.Namespaces = []string{"te*"}
 	p := r.start("db", "burstable", d, map[string]string{Annotation: "300"})
 	a, stop := r.agent()

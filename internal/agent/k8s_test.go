@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/blockdev/blockdevtest"
 	"github.com/daybook-project/daybook/internal/cgroup"
 	"github.com/daybook-project/daybook/internal/containertest"
 	"github.com/daybook-project/daybook/internal/experiment/daemon/node"
@@ -85,7 +86,7 @@ func checkNode(t *testing.T, w *containertest.Workshop) {
 	for n := range churners {
 		others = append(others, nodeDisk(t, w, fmt.Sprint("other-", n)))
 	}
-	weighted := db.SetScheduler(blockdev.BFQ) == nil && noise.SetScheduler(blockdev.BFQ) == nil
+	weighted := blockdevtest.SetScheduler(t, db.Disk, blockdev.BFQ) == nil && blockdevtest.SetScheduler(t, noise.Disk, blockdev.BFQ) == nil
 	tree, err := cgroup.Find()
 	if err != nil {
 		t.Fatal(err)

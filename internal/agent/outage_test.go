@@ -11,6 +11,7 @@ import (
 
 	"github.com/daybook-project/daybook/internal/adopt"
 	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/blockdev/blockdevtest"
 	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/internal/ext4test"
 	"github.com/daybook-project/daybook/internal/needs"
@@ -21,7 +22,7 @@ import (
 func TestARestartOfTheRuntimeChangesNoPlacementAndNoWeight(t *testing.T) {
 	r := newRig(t, false)
 	d := r.disk("a")
-	needs.That(t, d.SetScheduler(blockdev.BFQ) == nil, "BFQ")
+	needs.That(t, blockdevtest.SetScheduler(t, d.Disk, blockdev.BFQ) == nil, "BFQ")
 	r.config.Namespaces, r.config.Weights = []string{"team"}, map[string]uint64{Burstable: 50}
 	p := r.start("db", "burstable", d, map[string]string{Annotation: "300"})
 	a, stop := r.agent()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/daybook-project/daybook/internal/account"
 	"github.com/daybook-project/daybook/internal/advise"
+	"github.com/daybook-project/daybook/internal/blockdev/blockdevtest"
 	"github.com/daybook-project/daybook/internal/disktime"
 	"github.com/daybook-project/daybook/internal/ext4test"
 )
@@ -46,7 +47,7 @@ func TestTheWholeDiskHasNoPlaceForAVolume(t *testing.T) {
 		scheduler, idle string
 		want            float64
 	}{{"bfq", "8", 0.7}, {"bfq", "0", 0}, {"none", "", 0}} {
-		if err := fs.Disk.SetScheduler(test.scheduler); err != nil {
+		if err := blockdevtest.SetScheduler(t, fs.Disk.Disk, test.scheduler); err != nil {
 			t.Fatal(err)
 		}
 		if test.idle != "" {

@@ -16,3 +16,22 @@ func WantQueue(t testing.TB, disk blockdev.Disk, want map[string]string) {
 		}
 	}
 }
+
+// SetScheduler sets a disk's scheduler until the end of the test: a loop device keeps
+// it when it gets another file.
+func SetScheduler(t testing.TB, disk blockdev.Disk, name string) error {
+	t.Helper()
+	before, err := disk.Scheduler()
+	if err != nil {
+		return err
+	}
+	if err := disk.SetScheduler(name); err != nil {
+		return err
+	}
+	t.Cleanup(func() {
+		if err := disk.SetScheduler(before.Current); err != nil {
+			t.Error(err)
+		}
+	})
+	return nil
+}

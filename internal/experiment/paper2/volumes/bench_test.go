@@ -1,6 +1,7 @@
 package volumes
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"github.com/daybook-project/daybook/internal/blockdev/blockdevtest"
 	"github.com/daybook-project/daybook/internal/cgroup"
 	"github.com/daybook-project/daybook/internal/database"
+	"github.com/daybook-project/daybook/internal/disksim"
 	"github.com/daybook-project/daybook/internal/experiment/fixture"
 	"github.com/daybook-project/daybook/internal/experiment/fixture/fixturetest"
 	"github.com/daybook-project/daybook/internal/ext4"
@@ -300,6 +302,7 @@ func TestEachArrangementIsAsDescribed(t *testing.T) {
 	lab := newLab(t)
 	for _, arrangement := range fixture.Arrangements() {
 		t.Run(string(arrangement), func(t *testing.T) {
+			before := queues(t)
 			s, err := buildPair(t.Context(), lab, conditions{disk: simulatedHDD, mode: Ordered, arrangement: arrangement, slices: shortSlices()})
 			if err != nil {
 				t.Fatal(err)
@@ -310,7 +313,7 @@ func TestEachArrangementIsAsDescribed(t *testing.T) {
 					_ = s.Close()
 				}
 			}()
-			queue := checkSlices(t, s)
+			checkSlices(t, s)
 			shared := s.a.FileSystem == s.b.FileSystem
 			if shared != (arrangement == fixture.SharedExt4) {
 				t.Errorf("one file system for both: %v", shared)
@@ -358,7 +361,7 @@ func TestEachArrangementIsAsDescribed(t *testing.T) {
 			if err := s.Close(); err != nil {
 				t.Fatal(err)
 			}
-			checkNothingLeft(t, s, queue)
+			checkNothingLeft(t, s, before)
 		})
 	}
 }
@@ -413,9 +416,47 @@ func modeInForce(t *testing.T, dev blockdev.Dev) DataMode {
 	return Ordered
 }
 
-// checkSlices checks that the disk has short slices, and reads the record of its
-// old queue settings.
-func checkSlices(t *testing.T, s *pair) (before map[string]string) {
+// queues returns the settings that each loop device keeps when it gets another file.
+func queues(t *testing.T) map[string]map[string]string {
+	t.Helper()
+	_, err := disksim.Recover(t.Context(), "")
+	if err := errors.Join(err, fixture.RemoveLeftovers()); err != nil {
+		t.Fatal(err)
+	}
+	// The next disk gets the number of this one, which may be a new device.
+	image := filepath.Join(t.TempDir(), "image")
+	if err := os.WriteFile(image, make([]byte, 1<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	spare, err := blockdev.Attach(image, blockdev.AttachOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := spare.Detach(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}()
+	disks, err := filepath.Glob("/sys/block/loop*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := make(map[string]map[string]string)
+	for _, disk := range disks {
+		of[filepath.Base(disk)] = make(map[string]string)
+		for _, attribute := range []string{"scheduler", "max_sectors_kb", "nr_requests"} {
+			text, err := os.ReadFile(filepath.Join(disk, "queue", attribute))
+			if err != nil {
+				t.Fatal(err)
+			}
+			of[filepath.Base(disk)][attribute] = strings.TrimSpace(string(text))
+		}
+	}
+	return of
+}
+
+// checkSlices checks that the disk has short slices.
+func checkSlices(t *testing.T, s *pair) {
 	t.Helper()
 	for name, want := range map[string]string{"timeout_sync": "12", "max_budget": "512", "low_latency": "0", "strict_guarantees": "1"} {
 		if value, err := s.Disk.Device.Tunable(name); err != nil || value != want {
@@ -423,26 +464,14 @@ func checkSlices(t *testing.T, s *pair) (before map[string]string) {
 		}
 	}
 	blockdevtest.WantQueue(t, s.Disk.Device, map[string]string{"max_sectors_kb": "512", "nr_requests": "256"})
-	record, err := os.ReadFile(filepath.Join(s.Home, fixture.HeldRecord))
-	if err != nil {
-		t.Fatal(err)
-	}
-	before = make(map[string]string)
-	for line := range strings.Lines(string(record)) {
-		words := strings.Fields(line)
-		if len(words) != 4 || words[0] != s.Disk.Device.Name {
-			t.Fatalf("the record is %q", record)
-		}
-		before[words[1]] = words[3]
-	}
-	if len(before) != 2 {
-		t.Errorf("the record is %q; want two attributes", record)
-	}
-	return before
 }
 
-func checkNothingLeft(t *testing.T, s *pair, queue map[string]string) {
+func checkNothingLeft(t *testing.T, s *pair, before map[string]map[string]string) {
 	t.Helper()
+	queue, known := before[s.Disk.Device.Name]
+	if !known {
+		t.Errorf("%s is new", s.Disk.Device.Name)
+	}
 	blockdevtest.WantQueue(t, s.Disk.Device, queue)
 	if _, err := os.Stat(s.Home); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%s was left: %v", s.Home, err)
@@ -465,6 +494,7 @@ func checkNothingLeft(t *testing.T, s *pair, queue map[string]string) {
 
 func TestAPlainDiskIsALoopDeviceUnderBFQ(t *testing.T) {
 	lab := newLab(t)
+	before := queues(t)
 	s, err := buildPair(t.Context(), lab, conditions{disk: plainDisk, mode: Unwritten, arrangement: fixture.PlacedVolumes, slices: shortSlices()})
 	if err != nil {
 		t.Fatal(err)
@@ -474,14 +504,14 @@ func TestAPlainDiskIsALoopDeviceUnderBFQ(t *testing.T) {
 	if err != nil || directErr != nil || scheduler.Current != blockdev.BFQ || !direct {
 		t.Errorf("scheduler %s, direct I/O %v: %v, %v", scheduler.Current, direct, err, directErr)
 	}
-	queue := checkSlices(t, s)
+	checkSlices(t, s)
 	if mode := modeInForce(t, s.a.FileSystem); mode != Unwritten {
 		t.Errorf("the volume's ext4 is in the mode %s", mode)
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	checkNothingLeft(t, s, queue)
+	checkNothingLeft(t, s, before)
 }
 
 func TestACrowdReadsAndKeepsTheSlices(t *testing.T) {
