@@ -20,6 +20,7 @@ import (
 
 	"github.com/daybook-project/daybook/internal/awaittest"
 	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/blockdev/blockdevtest"
 	"github.com/daybook-project/daybook/internal/cgroup"
 	"github.com/daybook-project/daybook/internal/cgrouptest"
 	"github.com/daybook-project/daybook/internal/ext4"
@@ -210,7 +211,7 @@ func (r *rig) weighted() *cgroup.Weights {
 	r.t.Helper()
 	disk, err := blockdev.Lookup(r.fs.Disk.Node())
 	if err == nil {
-		err = disk.SetScheduler(blockdev.BFQ)
+		err = blockdevtest.SetScheduler(r.t, disk, blockdev.BFQ)
 	}
 	needs.That(r.t, err == nil, "BFQ")
 	weights, err := r.tree.Weights(disk.Dev, blockdev.BFQ)
