@@ -262,6 +262,7 @@ func isMarked(t *testing.T, disk string) bool {
 // A frozen disk has all, and is not marked.
 func jfsFreeze(t *testing.T, s system) {
 	v := s.make(t, plan{blocks: 16384})
+	t.Cleanup(func() { _ = v.ioctl(fithaw, nil) }) // after a failure, else the unmount waits for ever
 	for n := range scaled(2, 20) {
 		if _, err := storm.Run(t.Context(), filepath.Join(v.dir, fmt.Sprintf("storm%d", n)), jfsStorm(3, 60)); err != nil {
 			t.Fatal(err)
