@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/blockdev/blockdevtest"
 	"github.com/daybook-project/daybook/internal/needs"
 )
 
@@ -121,21 +122,12 @@ func newLoopDisk(t testing.TB, scheduler string) testDisk {
 	if d.dev, err = blockdev.ParseDev(string(number)); err != nil {
 		t.Fatal(err)
 	}
-	// The loop device keeps the scheduler when it gets another file.
 	disk, err := blockdev.Lookup(d.name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	before, err := disk.Scheduler()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := disk.SetScheduler(before.Current); err != nil {
-			t.Error(err)
-		}
-	})
-	d.use(scheduler)
+	err = blockdevtest.SetScheduler(t, disk, scheduler)
+	needs.That(t, err == nil, "the scheduler "+scheduler)
 	return d
 }
 
