@@ -62,7 +62,7 @@ vm-test: setup-test build build-vm nvjournal kernel suites ## all tests that run
 	bin/daybook-vm rootfs >/dev/null
 	bin/daybook-vm rootfs --engines >/dev/null
 	$(MAKE) chart-test
-	DAYBOOK_VM_LONG=1 $(GO) test -count=1 -p 1 -timeout 180m $$(grep -rl --include='*_test.go' --exclude-dir=build 'daybook/vm' . | xargs -n1 dirname | sort -u)
+	DAYBOOK_REQUIRE_ALL=1 DAYBOOK_VM_LONG=1 $(GO) test -count=1 -p 1 -timeout 180m $$(grep -rl --include='*_test.go' --exclude-dir=build 'daybook/vm' . | xargs -n1 dirname | sort -u)
 
 suites: ## install file-system tests that others wrote, which vm-test runs
 	scripts/setup build suites

@@ -5,13 +5,13 @@ import (
 	"testing"
 
 	"github.com/cilium/ebpf/btf"
+
+	"github.com/daybook-project/daybook/internal/needs"
 )
 
 func TestAValueOfAnEnumerationWithoutANameIsThatOfTheLibrary(t *testing.T) {
 	text, err := os.ReadFile(kernelTypes)
-	if err != nil {
-		t.Skip(err)
-	}
+	needs.That(t, err == nil, kernelTypes)
 	spec, err := btf.LoadKernelSpec()
 	if err != nil {
 		t.Fatal(err)
@@ -50,9 +50,7 @@ func TestAValueOfAnEnumerationWithoutANameIsThatOfTheLibrary(t *testing.T) {
 // Whatever a kernel says of its types, it is read or not known.
 func TestDamagedBTFHasNoValues(t *testing.T) {
 	text, err := os.ReadFile(kernelTypes)
-	if err != nil {
-		t.Skip(err)
-	}
+	needs.That(t, err == nil, kernelTypes)
 	for size := range 64 {
 		enumValue(text[:size], "BIO_CLONED")
 	}

@@ -19,7 +19,7 @@
 // the kernel reports a fault, such as WARNING or BUG.
 //
 // DAYBOOK_VM_KERNELS=6.1 restricts the kernels. Long tests call [Long] first, and
-// run only if DAYBOOK_VM_LONG=1, which "make vm-test" sets. If QEMU or a kernel
-// is missing, tests are skipped with the reason; with DAYBOOK_REQUIRE_ALL=1 they
-// fetch the kernel, or fail.
+// run only if DAYBOOK_VM_LONG=1. If QEMU or a kernel is missing, tests are skipped
+// with the reason; with DAYBOOK_REQUIRE_ALL=1 they fetch the kernel, or fail.
+// "make vm-test" sets both.
 package vmtest
