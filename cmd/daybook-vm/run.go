@@ -54,7 +54,7 @@ const runExample = `  # Does it work on the older kernel?
   daybook-vm run --disk d.img:256M --modules ext4 --give e2fsck -- e2fsck -fn /dev/vda
 
   # Persistent memory, and a result brought back
-  daybook-vm run --pmem 256M --give ./bench:/bench --fetch /tmp/out.json:out.json -- /bench /dev/pmem0
+  daybook-vm run --pmem 256M --give ./bench:/bench --fetch /tmp/out.json:out.json -- /bench /dev/daybook/pmem0
 
   # systemd as init, and an NVMe disk
   daybook-vm run --systemd --disk 1G,nvme -- systemctl status --no-pager

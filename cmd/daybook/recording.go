@@ -3,12 +3,14 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/account"
+	"github.com/daybook-project/daybook/internal/filelock"
 	"github.com/daybook-project/daybook/internal/serve"
 )
 
@@ -64,7 +66,7 @@ func openRecording(f recordFlags, metrics *serve.Metrics, log *slog.Logger) (*re
 	r := &recording{path: f.path, rotation: rotation, metrics: metrics, log: log}
 	if err := r.open(); err != nil {
 		if !mayPass(err) {
-			return nil, err
+			return nil, wrongRecording(err)
 		}
 		r.fail(err)
 	}
@@ -95,6 +97,16 @@ func mayPass(err error) bool {
 		}
 	}
 	return false
+}
+
+// wrongRecording says that the user named a wrong file. A lock, another process that
+// records there, and missing permission are no mistake in the command line.
+func wrongRecording(err error) error {
+	var held *filelock.HeldError
+	if errors.Is(err, account.ErrLock) || errors.As(err, &held) || errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	return usageError{err}
 }
 
 // record appends one sample.

@@ -113,6 +113,32 @@ func TestAFullDiskNeitherEndsNorFloodsTheRecording(t *testing.T) {
 	}
 }
 
+func TestAWrongFileForARecordingIsAWrongCommandLine(t *testing.T) {
+	dir := t.TempDir()
+	foreign, recorded := filepath.Join(dir, "foreign"), filepath.Join(dir, "recorded")
+	if err := os.WriteFile(foreign, []byte("another program's\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	start := func(path string) error {
+		r, err := openRecording(recordFlags{path: path, maxBytes: 1 << 20, files: 2}, nil, slog.New(slog.DiscardHandler))
+		if r != nil {
+			t.Cleanup(func() { r.close() })
+		}
+		return err
+	}
+	for _, path := range []string{foreign, dir, filepath.Join(dir, "missing", "r")} {
+		if err := start(path); exitCode(err) != exitUsage {
+			t.Errorf("%s: exit code %d (%v), want %d", path, exitCode(err), err, exitUsage)
+		}
+	}
+	if err := start(recorded); err != nil {
+		t.Fatal(err)
+	}
+	if err := start(recorded); err == nil || exitCode(err) != exitFailure {
+		t.Errorf("another recorder: %v, want exit code %d", err, exitFailure)
+	}
+}
+
 // Without locks, no sample would ever be recorded.
 func TestARecordingThatCannotBeLockedIsAnErrorAtTheStart(t *testing.T) {
 	needs.Root(t)
