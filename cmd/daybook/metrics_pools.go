@@ -13,7 +13,7 @@ import (
 type poolFlags struct{ pool string }
 
 func (f *poolFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.pool, "pool", "", "`DIR` of the pool whose volumes are in the metrics (default $"+poolVariable+", else all registered pools)")
+	cmd.Flags().StringVar(&f.pool, "pool", "", "`DIR` of the pool whose volumes are in the metrics (default $"+poolVariable+", else all known pools)")
 	_ = cmd.MarkFlagDirname("pool")
 }
 

@@ -99,7 +99,7 @@ It is created if it is missing. One daemon serves a pool.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&v.pool, "pool", "", "`DIR` of the pool (default $"+poolVariable+", else /var/lib/daybook/volumes)")
-	flags.StringVar(&v.stateDir, "state-dir", volume.DefaultStateDir, "`DIR` of the registry of pools and of the default pool")
+	flags.StringVar(&v.stateDir, "state-dir", volume.DefaultStateDir, "`DIR` where known pools are noted, and where the default pool is")
 	flags.StringVar(&options.Socket, "socket", dockervolume.DefaultSocket, "`FILE` to listen on; its name is the name of the driver")
 	flags.StringVar(&options.TargetDir, "target-dir", dockervolume.DefaultTargetDir, "`DIR` where volumes are mounted")
 	flags.Var(&size, "size", "size of volumes that are created without one, such as 10G (default: they are refused)")

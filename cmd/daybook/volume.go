@@ -60,7 +60,7 @@ to 128 of a-z, A-Z, 0-9, "_", "." and "-".`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	flags := cmd.PersistentFlags()
-	flags.StringVar(&f.pool, "pool", "", "`DIR` of the pool (default $"+poolVariable+", else the noted pool that has NAME)")
+	flags.StringVar(&f.pool, "pool", "", "`DIR` of the pool (default $"+poolVariable+", else the known pool that has NAME)")
 	flags.StringVar(&f.stateDir, "state-dir", volume.DefaultStateDir, "`DIR` where known pools are noted, and where the default pool is")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "report each step on standard error")
 	_ = cmd.MarkPersistentFlagDirname("pool")
