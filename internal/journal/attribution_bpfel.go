@@ -172,12 +172,13 @@ type attributionFilesystemPlace struct {
 }
 
 type attributionHandleSeen struct {
-	_        structs.HostLayout
-	Handle   uint64
-	Tid      uint32
-	Dirtied  int32
-	Dev      uint32
-	Instance uint32
+	_       structs.HostLayout
+	Handle  uint64
+	Owner   uint64
+	Tid     uint32
+	Dirtied int32
+	Dev     uint32
+	Pad     uint32
 }
 
 type attributionInodeKey struct {
@@ -344,6 +345,7 @@ const (
 	attributionVarFilesystemPlaces                  = "filesystem_places"
 	attributionVarFreshFilesystem                   = "fresh_filesystem"
 	attributionVarGeneration                        = "generation"
+	attributionVarHandlesNoted                      = "handles_noted"
 	attributionVarInodeOfWork                       = "inode_of_work"
 	attributionVarLayers                            = "layers"
 	attributionVarNotes                             = "notes"
@@ -487,6 +489,7 @@ type attributionVariableSpecs struct {
 	FilesystemPlaces *ebpf.VariableSpec `ebpf:"filesystem_places"`
 	FreshFilesystem  *ebpf.VariableSpec `ebpf:"fresh_filesystem"`
 	Generation       *ebpf.VariableSpec `ebpf:"generation"`
+	HandlesNoted     *ebpf.VariableSpec `ebpf:"handles_noted"`
 	InodeOfWork      *ebpf.VariableSpec `ebpf:"inode_of_work"`
 	Layers           *ebpf.VariableSpec `ebpf:"layers"`
 	Notes            *ebpf.VariableSpec `ebpf:"notes"`
@@ -579,6 +582,7 @@ type attributionVariables struct {
 	FilesystemPlaces *ebpf.Variable `ebpf:"filesystem_places"`
 	FreshFilesystem  *ebpf.Variable `ebpf:"fresh_filesystem"`
 	Generation       *ebpf.Variable `ebpf:"generation"`
+	HandlesNoted     *ebpf.Variable `ebpf:"handles_noted"`
 	InodeOfWork      *ebpf.Variable `ebpf:"inode_of_work"`
 	Layers           *ebpf.Variable `ebpf:"layers"`
 	Notes            *ebpf.Variable `ebpf:"notes"`

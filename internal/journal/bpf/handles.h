@@ -221,6 +221,48 @@ static __noinline int count_handle(__u32 dev, __u32 tid, __s32 blocks, __u32 syn
 }
 
 /*
+ * Returns what was noted of the handle that this task is about to end or has restarted; NULL
+ * if nothing was.
+ */
+static __always_inline struct handle_seen *noted_handle(struct task_struct *task)
+{
+	__u32 pid = FOLLOW(task, pid);
+	struct handle_seen *before = bpf_map_lookup_elem(&seen, &pid);
+
+	/* The number of the process may have been used by another task, whose end was not seen. */
+	return before && before->handle == (__u64)FOLLOW(task, journal_info) ? before : NULL;
+}
+
+/*
+ * Counts a handle that ends while some are noted. What was noted of it is counted already,
+ * and for the owner that it had then.
+ */
+static __noinline int count_noted(__u32 dev, __u32 tid, __s32 blocks, __u32 sync)
+{
+	struct task_struct *task = current_task();
+	struct handle_seen *before = noted_handle(task);
+	__u32 pid = FOLLOW(task, pid);
+	struct filesystem *fs;
+	__u64 owner;
+
+	if (!before)
+		return blocks || sync ? count_handle(dev, tid, blocks, sync) : 0;
+	owner = before->owner;
+	if (before->dev == dev && before->tid == tid)
+		blocks -= before->dirtied;
+	if (bpf_map_delete_elem(&seen, &pid) == 0)
+		__sync_fetch_and_add(&handles_noted, -1);
+	if (blocks)
+		add_dirtied(dev, tid, owner, blocks);
+	if (!sync)
+		return 0;
+	fs = find_filesystem(dev);
+	if (fs)
+		name_forcer(fs, owner, bpf_ktime_get_ns() + SYNC_HANDLE_NS);
+	return 0;
+}
+
+/*
  * A handle uses a credit when a buffer joins the transaction for the first
  * time. So the number of used credits is the number of blocks that this handle
  * dirtied first. The number is signed: a handle that frees blocks gets credits
@@ -230,6 +272,8 @@ SEC("tp_btf/jbd2_handle_stats")
 int BPF_PROG(handle_stats, __u64 dev, __u64 tid, __u64 type, __u64 line, __u64 interval, __u64 sync,
 	     __u64 requested, __u64 used)
 {
+	if (handles_noted)
+		return count_noted((__u32)dev, (__u32)tid, (__s32)used, (__u32)sync);
 	if (!(__u32)sync) {
 		if (!(__s32)used)
 			return 0; /* all its blocks were in the transaction before */
@@ -242,31 +286,52 @@ int BPF_PROG(handle_stats, __u64 dev, __u64 tid, __u64 type, __u64 line, __u64 i
 }
 
 /*
- * A handle that restarts sets its count of credits to zero before
- * jbd2_handle_restart fires. So the count is saved earlier: at the place where
- * a truncate discards the preallocations of the file, which is its last action
- * before a restart (ext4_ext_trunc_restart_fn). That happens only for regular
- * files. So it is also saved where an extent is freed.
+ * A handle that restarts sets its count of credits to zero, and can wait until its
+ * transaction has ended, as for space in the log, before jbd2_handle_restart fires. So its
+ * blocks are counted earlier: at the place where a truncate discards the preallocations of
+ * the file, which is its last action before a restart (ext4_ext_trunc_restart_fn). That
+ * happens only for regular files. So they are also counted where an extent is freed. Most of
+ * these handles do not restart: when one ends, only its other blocks are counted.
  */
 static __always_inline int note_handle(void)
 {
 	struct task_struct *task = current_task();
 	struct jbd2_journal_handle *handle = FOLLOW(task, journal_info);
 	struct transaction_s *transaction;
-	struct handle_seen now = {};
+	struct handle_seen now = {}, *before;
+	__s32 blocks;
 	__u32 pid;
 
 	if (!handle)
 		return 0;
+	transaction = BPF_CORE_READ(handle, h_transaction);
+	if (!transaction)
+		return 0; /* its restart failed */
 	pid = FOLLOW(task, pid);
 	now.handle = (__u64)handle;
-	transaction = BPF_CORE_READ(handle, h_transaction);
 	now.tid = BPF_CORE_READ(transaction, t_tid);
 	now.dev = BPF_CORE_READ(transaction, t_journal, j_fs_dev, bd_dev);
-	now.instance = instance_at_work(now.dev);
 	now.dirtied = (__s32)BPF_CORE_READ(handle, h_requested_credits) -
 		      BPF_CORE_READ(handle, h_total_credits);
-	bpf_map_update_elem(&seen, &pid, &now, BPF_ANY);
+	blocks = now.dirtied;
+	before = bpf_map_lookup_elem(&seen, &pid);
+	if (before && before->handle == now.handle) {
+		now.owner = before->owner;
+		if (before->dev == now.dev && before->tid == now.tid)
+			blocks -= before->dirtied;
+	} else {
+		now.owner = handle_owner(task);
+	}
+	if (before) {
+		*before = now;
+	} else if (bpf_map_update_elem(&seen, &pid, &now, BPF_NOEXIST) == 0) {
+		__sync_fetch_and_add(&handles_noted, 1);
+	} else {
+		count_lost(LOST_DIRTIED);
+		return 0; /* what it has dirtied after its last restart is counted when it ends */
+	}
+	if (blocks)
+		add_dirtied(now.dev, now.tid, now.owner, blocks);
 	return 0;
 }
 
@@ -300,23 +365,14 @@ int BPF_PROG(note_rm_idx)
 	return note_handle();
 }
 
+/* A handle can restart in the same transaction. */
 SEC("tp_btf/jbd2_handle_restart")
-int BPF_PROG(handle_restart, __u64 dev)
+int BPF_PROG(handle_restart)
 {
-	struct task_struct *task = current_task();
-	__u32 pid = FOLLOW(task, pid);
-	struct handle_seen *before = bpf_map_lookup_elem(&seen, &pid);
+	struct handle_seen *before = handles_noted ? noted_handle(current_task()) : NULL;
 
-	if (!before)
-		return 0;
-	/*
-	 * The process ID and the address of the handle may have been used by
-	 * another task or handle.
-	 */
-	if (before->handle == (__u64)FOLLOW(task, journal_info) && before->dirtied &&
-	    before->dev == (__u32)dev && before->instance == instance_of((__u32)dev))
-		add_dirtied(before->dev, before->tid, handle_owner(task), before->dirtied);
-	bpf_map_delete_elem(&seen, &pid);
+	if (before)
+		before->dirtied = 0;
 	return 0;
 }
 

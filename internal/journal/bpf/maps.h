@@ -139,13 +139,14 @@ struct worker {
 	__u32 conversion_dev;
 };
 
-/* The last state of a handle before a possible restart. */
+/* A handle that may restart, and what of it is counted in its transaction. */
 struct handle_seen {
 	__u64 handle;
+	__u64 owner;
 	__u32 tid;
 	__s32 dirtied;
 	__u32 dev;
-	__u32 instance;
+	__u32 pad;
 };
 
 /*
@@ -427,12 +428,20 @@ struct {
 
 struct worker_place worker_places[1 << WORKER_PLACES_LOG2];
 
+/*
+ * thread -> its handle. If another entry were evicted, the blocks of its handle would count
+ * twice. A task whose handle's end was not seen leaves its entry, for the next handle of
+ * that number of a process.
+ */
 struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 4096);
 	__type(key, __u32);
 	__type(value, struct handle_seen);
 } seen SEC(".maps");
+
+/* How many entries `seen` has. */
+__u32 handles_noted;
 
 /*
  * The device of a journal that is not on its file system's device -> that device.
