@@ -56,6 +56,7 @@ var jfsCases = []struct {
 	{"first records", []system{jfsOne}, oursJFS, jfsFirstRecords},
 	{"freed blocks", nil, oursJFS, jfsFreedBlocks},
 	{"reused blocks", []system{jfsOne}, oursJFS, jfsReusedBlocks},
+	{"lists of lines", []system{jfsOne}, oursJFS, jfsListsOfLines},
 	{"emptied pages", []system{jfsOne}, oursJFS, jfsEmptiedPages},
 	{"unlinked", []system{jfsOne}, allJFS, jfsUnlinked},
 	{"removed extents", []system{jfsOne}, oursJFS, jfsRemovedExtents},
