@@ -152,13 +152,16 @@ void jfsnvj_forget(struct metapage *mp);
  * have another place. 0, or -EOPNOTSUPP after a message.
  */
 int jfsnvj_resize_check(struct super_block *sb, s64 old_end, s64 log_block, s64 log_blocks);
-/* Waits for allocations of file data, and holds up others until the end. */
+/* Waits for changes of the maps without a transaction, and holds up others until the end. */
 void jfsnvj_resize_waits(struct super_block *sb);
 /* No transaction is open. Before JFS changes a block that the file system has. */
 int jfsnvj_resize_begins(struct super_block *sb);
 /* After that. Gets and returns 0 or an error. */
 int jfsnvj_resize_ends(struct super_block *sb, int error);
-/* Around an allocation of file data, which JFS makes without a transaction. */
+/*
+ * Around an allocation of file data or of an inode, or the removal of a file without a
+ * name. JFS makes them without a transaction, or by one that nothing holds up.
+ */
 void jfsnvj_allocation_begins(struct super_block *sb);
 void jfsnvj_allocation_ends(struct super_block *sb);
 

@@ -45,6 +45,7 @@ struct jfsnvj {
 	struct rw_semaphore allocations; /* held for writing while JFS extends it */
 	unsigned int allocations_nofs;
 	bool aborted;
+	struct task_struct *extends; /* the thread that does so */
 	bool ending;                     /* it is being unmounted after it was aborted */
 	bool wants_read_only;            /* after an error: rest.c */
 	struct task_struct *ends_lazily; /* JFS's thread that ends a transaction */

@@ -196,13 +196,17 @@ static int commit_blocks(struct jfsnvj *j, struct jfsnvj_before *b, bool revoke)
 
 /*
  * JFS allocates blocks for the data of a file without a transaction, which would change
- * the block map while it is extended. A thread that reclaims memory may do so, too.
+ * the block map while it is extended. A thread that reclaims memory may do so, too. JFS also
+ * chooses an inode before it begins the transaction, and removes a file without a name by
+ * transactions that nothing holds up. None of that is logged meanwhile, so a crash would
+ * leave a part of it.
  */
 void jfsnvj_resize_waits(struct super_block *sb)
 {
 	struct jfsnvj *j = jfsnvj_of(sb);
 
 	down_write(&j->allocations);
+	WRITE_ONCE(j->extends, current);
 	j->allocations_nofs = memalloc_nofs_save();
 }
 
@@ -308,6 +312,7 @@ int jfsnvj_resize_ends(struct super_block *sb, int error)
 	kfree(b);
 	jfsnvj_is_read_only_now(j);
 	memalloc_nofs_restore(j->allocations_nofs);
+	WRITE_ONCE(j->extends, NULL);
 	up_write(&j->allocations);
 	return error;
 }

@@ -144,11 +144,14 @@ void jfsnvj_come_to_rest(struct jfsnvj *j, bool unmounting)
  * does, as ext4 does it.
  *
  * Most references are dropped by a lazy commit thread, when it ends the transaction of the last
- * name. It must not wait: the freeze waits for it (end_transactions).
+ * name. It must not wait: a freeze and an extension wait for it (end_transactions). Nor must the
+ * thread that extends the file system: it commits inodes before it does that.
  */
 bool jfsnvj_removal_begins(struct super_block *sb)
 {
-	if (READ_ONCE(jfsnvj_of(sb)->ends_lazily) == current)
+	const struct jfsnvj *j = jfsnvj_of(sb);
+
+	if (READ_ONCE(j->ends_lazily) == current || READ_ONCE(j->extends) == current)
 		return false;
 	sb_start_intwrite(sb);
 	return true;

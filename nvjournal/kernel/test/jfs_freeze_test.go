@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -94,6 +95,33 @@ func jfsClosedWhileFrozen(t *testing.T, s system) {
 	}
 	if !await(func() bool { _, now := v.statfs(); return now >= free+blocksOfUnnamed+blocksOfExtent }) {
 		t.Error("the file or its extent of inodes was not removed")
+	}
+	v.end(nil)
+}
+
+// JFS takes free blocks while it discards them. A thread that asks for that while the file system
+// is frozen waits: the disk does not change, and nothing of it is discarded.
+func jfsTrimmedWhileFrozen(t *testing.T, s system) {
+	v := s.make(t, plan{blocks: 8192})
+	stormedWith(t, v.dir, jfsStorm(2, 60))
+	if err := v.ioctl(fifreeze, nil); err != nil {
+		t.Fatal(err)
+	}
+	frozen, before := takeImage(t, v.disk, 0, v.blocks*4096), discarded(t, v.disk)
+	trim := struct{ start, length, minimum uint64 }{0, 1 << 60, 0}
+	trimmed := inThread(func() error { return v.ioctl(fitrim, unsafe.Pointer(&trim)) })
+	writtenBack(t)
+	if now := discarded(t, v.disk); now != before {
+		t.Errorf("%d sectors of the frozen disk were discarded", now-before)
+	}
+	if place, same := frozen.same(t); !same {
+		t.Errorf("the frozen disk was written to, at byte %d", place)
+	}
+	if err := errors.Join(v.ioctl(fithaw, nil), <-trimmed); err != nil {
+		t.Fatal(err)
+	}
+	if trim.length == 0 {
+		t.Error("after the thaw nothing was discarded")
 	}
 	v.end(nil)
 }

@@ -36,6 +36,8 @@ var jfsCases = []struct {
 	{"unwritten maps", nil, oursJFS, jfsUnwrittenMaps},
 	{"failures while frozen", nil, oursJFS, jfsFrozen},
 	{"closed while frozen", []system{jfsOne}, oursJFS, jfsClosedWhileFrozen},
+	{"trimmed while frozen", nil, oursJFS, jfsTrimmedWhileFrozen},
+	{"changed while extended", nil, oursJFS, jfsChangedWhileExtended},
 	{"freeze alone", nil, oursJFS, jfsFreezeAlone},
 	{"lost frees", nil, oursJFS, jfsLostFrees},
 	{"slow end", nil, oursJFS, jfsSlowEnd},
