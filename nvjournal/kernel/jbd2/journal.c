@@ -188,7 +188,7 @@ static int start_threads(struct nvjk_journal *j)
 		nvjk_workers_stop(j->workers);
 		return error;
 	}
-	error = nvjk_shrinker_start(j);
+	error = nvjk_shrinker_start(&j->shrinker, j->nvj, j->name);
 	if (error) {
 		nvjk_thread_stop(j);
 		nvjk_workers_stop(j->workers);
@@ -239,7 +239,7 @@ int jbd2_journal_destroy(journal_t *journal)
 	int error;
 
 	nvjk_bound_leave(j);
-	nvjk_shrinker_stop(j);
+	nvjk_shrinker_stop(j->shrinker);
 	nvjk_thread_stop(j);
 	error = jbd2_journal_flush(journal, 0);
 	nvjk_region_on_failure(j->region, NULL, NULL);

@@ -23,7 +23,6 @@
 #define NVJK_JOURNAL_H
 
 #include <linux/fs.h>
-#include <linux/shrinker.h>
 #include <linux/version.h>
 #include <linux/jbd2.h>
 
@@ -104,11 +103,7 @@ struct nvjk_journal {
 	struct nvjk_disk *disk;
 	struct nvjk_region *region;
 	struct nvjk_workers *workers;
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 7, 0)
-	struct shrinker *shrinker;
-#else
-	struct shrinker shrinker;
-#endif
+	struct nvjk_shrinker *shrinker;
 	char name[BDEVNAME_SIZE];
 	u64 mask;               /* of each record: NVJ_COMPARE, or NVJ_ALL_LINES */
 	struct mutex *one_lock; /* NULL: there is none */
@@ -353,10 +348,6 @@ void nvjk_thread_commit(struct nvjk_journal *j, u64 tid);
 /* A handle has added to what waits for the commit. */
 void nvjk_thread_check(struct nvjk_journal *j);
 void nvjk_thread_checkpoint(struct nvjk_journal *j);
-
-/* shrink.c: from start to stop the kernel may ask for memory. */
-int nvjk_shrinker_start(struct nvjk_journal *j);
-void nvjk_shrinker_stop(struct nvjk_journal *j);
 
 /* abort.c */
 void nvjk_aborted(void *context, int error, u64 block);

@@ -23,6 +23,7 @@ struct jfsnvj {
 	struct nvjk_mount *mount;
 	struct nvjk_disk *disk;
 	struct nvjk_workers *workers;
+	struct nvjk_shrinker *shrinker;
 	struct nvj *nvj; /* NULL: mounted read-only */
 	/* For writing while nvj and JFS's pointer to log change, which is with s_umount. */
 	struct rw_semaphore opened;
@@ -44,8 +45,8 @@ struct jfsnvj {
 	struct mutex checkpoint_mutex;
 	struct rw_semaphore allocations; /* held for writing while JFS extends it */
 	unsigned int allocations_nofs;
-	bool aborted;
 	struct task_struct *extends; /* the thread that does so */
+	bool aborted;
 	bool ending;                     /* it is being unmounted after it was aborted */
 	bool wants_read_only;            /* after an error: rest.c */
 	struct task_struct *ends_lazily; /* JFS's thread that ends a transaction */

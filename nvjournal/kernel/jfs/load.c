@@ -343,7 +343,16 @@ static int start_threads(struct jfsnvj *j)
 		return err;
 	err = jfsnvj_thread_start(j);
 	if (err)
-		nvjk_workers_stop(j->workers);
+		goto no_thread;
+	err = nvjk_shrinker_start(&j->shrinker, j->nvj, j->sb->s_id);
+	if (err)
+		goto no_shrinker;
+	return 0;
+
+no_shrinker:
+	jfsnvj_thread_stop(j);
+no_thread:
+	nvjk_workers_stop(j->workers);
 	return err;
 }
 
@@ -406,6 +415,7 @@ int jfsnvj_close(struct jfsnvj *j)
 	unsigned int nofs = memalloc_nofs_save();
 	bool failed = j->aborted;
 
+	nvjk_shrinker_stop(j->shrinker);
 	jfsnvj_proc_remove(j);
 	nvjk_region_on_failure(j->mount->region, NULL, NULL);
 	jfsnvj_thread_stop(j);

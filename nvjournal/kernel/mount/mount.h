@@ -4,6 +4,7 @@
  *
  * 	options.c	our mount options
  * 	region.c	opens or refuses the region of a mount; formats it
+ * 	shrink.c	frees memory of the journal when the kernel needs it
  * 	statistics.c	counters of the journal, as text
  *
  * Messages begin with the module's label and the disk's name.
@@ -89,6 +90,13 @@ int nvjk_mount_check_region(struct super_block *sb, const struct nvjk_mount *mou
 int nvjk_mount_format(struct super_block *sb, struct nvjk_mount *mount, const u8 *disk_uuid);
 /* Closes the region and frees all. */
 void nvjk_mount_free(struct nvjk_mount *mount);
+
+/* --- shrink.c ------------------------------------------------------------------ */
+
+struct nvjk_shrinker;
+/* From now on the kernel can ask the journal of a disk with this name for memory. */
+int nvjk_shrinker_start(struct nvjk_shrinker **shrinker, struct nvj *nvj, const char *name);
+void nvjk_shrinker_stop(struct nvjk_shrinker *shrinker);
 
 /* --- statistics.c --------------------------------------------------------------- */
 

@@ -56,9 +56,9 @@ var jfsCases = []struct {
 	{"system calls", nil, oursJFS, jfsSystemCalls},
 	{"recovery", []system{jfsOne}, oursJFS, recovery},
 	{"first records", []system{jfsOne}, oursJFS, jfsFirstRecords},
+	{"lists of lines", []system{jfsOne}, oursJFS, jfsListsOfLines},
 	{"freed blocks", nil, oursJFS, jfsFreedBlocks},
 	{"reused blocks", []system{jfsOne}, oursJFS, jfsReusedBlocks},
-	{"lists of lines", []system{jfsOne}, oursJFS, jfsListsOfLines},
 	{"emptied pages", []system{jfsOne}, oursJFS, jfsEmptiedPages},
 	{"unlinked", []system{jfsOne}, allJFS, jfsUnlinked},
 	{"removed extents", []system{jfsOne}, oursJFS, jfsRemovedExtents},
@@ -67,6 +67,7 @@ var jfsCases = []struct {
 	{"shared page", []system{jfsOne}, oursJFS, jfsSharedPage},
 	{"few locks", nil, []system{jfsFew}, jfsFewLocks},
 	{"failed data", nil, oursJFS, jfsFailedData},
+	{"memory", nil, oursJFS, memoryIsGivenBack},
 	{"media errors", nil, []system{jfsOne}, mediaErrors},
 	{"refused", []system{jfsOne}, []system{jfsOne}, jfsRefused},
 	{"unload", []system{jfsOne}, []system{jfsOne}, unload}, // the last one

@@ -69,6 +69,15 @@ func scriptedAs(t *testing.T, dir string, script crash.Script, threads, count in
 	}
 }
 
+// scripted runs scripts on it, without what its file system cannot do.
+func (v *volume) scripted(threads, count int) func(dir string) {
+	v.t.Helper()
+	if v.system.jfs {
+		return jfsScripted(v.t, v.dir, threads, count)
+	}
+	return scripted(v.t, v.dir, threads, count)
+}
+
 // stormed runs a storm to its end.
 func stormed(t *testing.T, dir string, threads, count int) {
 	t.Helper()

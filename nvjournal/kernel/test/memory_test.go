@@ -17,7 +17,7 @@ import (
 // volume continues as before.
 func memoryIsGivenBack(t *testing.T, s system) {
 	v := s.make(t, plan{size: 4 * s.smallestJournal()})
-	check := scripted(t, v.dir, 2, 300)
+	check := v.scripted(2, 300)
 	var before, after uint64
 	// The kernel may also ask before, and skips a list that a commit has locked.
 	given := func() bool {
@@ -40,7 +40,7 @@ func memoryIsGivenBack(t *testing.T, s system) {
 	if !repeated(given) {
 		t.Errorf("copies of blocks had %d bytes, and have %d after the caches were dropped", before, after)
 	}
-	stormed(t, v.dir, 3, 100)
+	v.stormed(3, 100)
 	check(v.dir)
 	v.end(check)
 }
