@@ -159,13 +159,13 @@ func TestRenewedPinsCanBeWrittenAndFetched(t *testing.T) {
 	store := kernels.Store{Dir: t.TempDir()}
 	var pins []kernels.Pin
 	for _, old := range kernels.Pins() {
-		name := old.Name
 		pin, err := store.Renew(t.Context(), old)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !strings.HasPrefix(pin.Release, name+".") || !strings.HasPrefix(pin.Version, name+".") {
-			t.Errorf("kernel %s is pinned as %+v", name, pin)
+		series := old.Series() + "."
+		if !strings.HasPrefix(pin.Release, series) || !strings.HasSuffix(pin.Release, "-"+old.Arch()) || !strings.HasPrefix(pin.Version, series) {
+			t.Errorf("kernel %s is pinned as %+v", old.Name, pin)
 		}
 		pins = append(pins, pin)
 	}
@@ -182,7 +182,11 @@ func TestRenewedPinsCanBeWrittenAndFetched(t *testing.T) {
 	if text, err := os.ReadFile(path); err != nil || !bytes.Equal(text, kernels.FormatPins(pins)) {
 		t.Errorf("%v", err)
 	}
-	if err := store.Need(t.Context(), pins[0], kernels.Headers); err != nil {
+	fetched := slices.IndexFunc(pins, func(p kernels.Pin) bool { return p.Has(kernels.Headers) })
+	if fetched < 0 {
+		t.Fatalf("no kernel has headers: %+v", pins)
+	}
+	if err := store.Need(t.Context(), pins[fetched], kernels.Headers); err != nil {
 		t.Error(err)
 	}
 }
