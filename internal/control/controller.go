@@ -220,12 +220,14 @@ func (c *Controller) stop() error {
 	if !c.stopped {
 		c.stopped = true
 		c.stopEarly()
-		c.stopErr = c.putBack()
+		c.stopErr = c.restoreAll()
 	}
 	return c.stopErr
 }
 
-func (c *Controller) putBack() error {
+// restoreAll restores the settings in the state, and removes the state if nothing is left
+// to be restored.
+func (c *Controller) restoreAll() error {
 	if c.options.DryRun {
 		return nil
 	}
@@ -237,7 +239,7 @@ func (c *Controller) putBack() error {
 	for _, g := range c.outlived {
 		last[g.ID] = g.lastWritten()
 	}
-	outcome, left, err := c.state.putBack(c.host, last, c.log)
+	outcome, left, err := c.state.restore(c.host, last, c.log)
 	err = errors.Join(err, c.written.close())
 	c.log.Info("restored the settings", "device", c.disk.Device, "restored", len(outcome.Restored), "kept", len(outcome.Kept),
 		"vanished", len(outcome.Vanished), "replaced", len(outcome.Replaced), "failed", len(outcome.Failed))
@@ -283,9 +285,7 @@ func (c *Controller) use(next Config) {
 	for _, g := range c.cgroups {
 		g.chosen = false
 	}
-	if err := c.holdTunables(); err != nil {
-		c.log.Error("cannot set the scheduler's tunables", "error", err)
-	}
+	c.holdTunablesOrLog()
 	if err := c.refresh(); err != nil {
 		c.log.Error("cannot look for cgroups", "error", err)
 	}

@@ -304,3 +304,54 @@ func (c *Controller) steerLimit(s limitedCgroup) (decisions []LimitDecision) {
 		"original_read", g.ReadBytesPerSecond, "original_write", g.WriteBytesPerSecond, "hidden_bytes_per_second", uint64(g.hidden.rate()))
 	return decisions
 }
+
+// steerByLimits applies the limit law to one group.
+func (c *Controller) steerByLimits(group Group, seconds float64, members []*governed, observations []Observation, total float64) []WeightDecision {
+	law := c.limitLaws[group.Parent]
+	if law == nil {
+		law = NewLimitLaw()
+		c.limitLaws[group.Parent] = law
+	}
+	r := c.host.Weights.Range()
+	decisions := make([]WeightDecision, len(members))
+	var ideals float64
+	for _, o := range observations {
+		ideals += o.Ideal
+	}
+	for n, limit := range law.Next(seconds, observations) {
+		g, o := members[n], observations[n]
+		c.held[g.Cgroup] = splitLimit(limit, g.reads.rate(), g.writes.rate())
+		decisions[n] = WeightDecision{Cgroup: g.Cgroup, Ideal: uint64(o.Ideal), Before: uint64(o.Weight), After: uint64(o.Weight), TargetShare: o.Ideal / ideals}
+		if total > 0 {
+			decisions[n].Share = (o.JournalBytes + o.OtherBytes) / total
+		}
+		if !g.changed && !c.host.Unweighted {
+			decisions[n].After = max(r.Min, min(r.Max, g.ideal))
+			c.write(g, decisions[n].After, "limits hold the shares")
+		}
+	}
+	return decisions
+}
+
+// splitLimit divides a limit on reads and writes together by the bytes read and
+// written per second lately. Each may use what the other leaves, and has some room.
+// Rare reads or writes have no limit. No limit is below leastLimit: one large write
+// would delay a commit of the journal for seconds.
+func splitLimit(limit, reads, writes float64) Limits {
+	if !(limit > 0) {
+		return Limits{}
+	}
+	const rare, room = 0.05, 0.05
+	part := 0.5
+	if reads+writes > 0 {
+		part = reads / (reads + writes)
+	}
+	left := math.Max(0, 1-(reads+writes)/limit)
+	of := func(part float64) uint64 {
+		if part < rare {
+			return 0
+		}
+		return uint64(math.Max(math.Min(limit, leastLimit), limit*math.Min(1, part*(1-left)+left+room)))
+	}
+	return Limits{Read: of(part), Write: of(1 - part)}
+}

@@ -71,9 +71,7 @@ func (c *Controller) lookForChanges() {
 			g.expected, g.ideal = now, 0
 		}
 		// The change of the scheduler reset the tunables, too.
-		if err := c.holdTunables(); err != nil {
-			c.log.Error("cannot set the tunables of the new scheduler", "device", c.disk.Device, "error", err)
-		}
+		c.holdTunablesOrLog()
 		return
 	}
 	for g, now := range changed {

@@ -114,7 +114,7 @@ func (c *Controller) forgetVanished(exists map[string]uint64) {
 			c.outlive(g)
 		}
 	}
-	c.putBackOutlived()
+	c.restoreOutlived()
 	for _, known := range []map[string]string{c.names, c.complaints} {
 		maps.DeleteFunc(known, func(path, _ string) bool { _, ok := exists[path]; return !ok })
 	}
@@ -175,7 +175,7 @@ func (c *Controller) letGo(members map[string]bool) {
 		}
 		if !c.options.DryRun {
 			last := g.lastWritten()
-			_, err := g.putBack(c.host, c.disk.Device, &last)
+			_, err := g.restore(c.host, c.disk.Device, &last)
 			if errors.Is(err, errBusy) {
 				continue // the next step tries again
 			}

@@ -39,10 +39,10 @@ func newOutcome(device string) Outcome {
 		Kept: []string{}, Failed: []string{}, Tunables: []string{}}
 }
 
-// putBack restores the settings in the state, except those that another program
+// restore restores the settings in the state, except those that another program
 // changed since. It returns what is still to be done, nil if nothing. last has what
 // Daybook wrote, by cgroup ID; nil means not known: then it restores all.
-func (s *State) putBack(host Host, last map[uint64]written, log *slog.Logger) (outcome Outcome, left *State, err error) {
+func (s *State) restore(host Host, last map[uint64]written, log *slog.Logger) (outcome Outcome, left *State, err error) {
 	outcome = newOutcome(s.Device)
 	rest := *s
 	rest.Cgroups, rest.Tunables, rest.TunablesSet = nil, nil, nil
@@ -56,7 +56,7 @@ func (s *State) putBack(host Host, last map[uint64]written, log *slog.Logger) (o
 		if w != nil {
 			w.switched = switched
 		}
-		kept, err := c.putBack(host, s.Device, w)
+		kept, err := c.restore(host, s.Device, w)
 		switch {
 		case err == nil && kept:
 			outcome.Kept = append(outcome.Kept, c.Cgroup)
@@ -77,7 +77,7 @@ func (s *State) putBack(host Host, last map[uint64]written, log *slog.Logger) (o
 	for _, paths := range [][]string{outcome.Restored, outcome.Kept, outcome.Vanished, outcome.Replaced, outcome.Failed} {
 		slices.Sort(paths)
 	}
-	if err := s.putBackTunables(host, &outcome, log); err != nil {
+	if err := s.restoreTunables(host, &outcome, log); err != nil {
 		rest.Tunables, rest.TunablesSet = s.Tunables, s.TunablesSet
 		failures = append(failures, err)
 	}
@@ -125,15 +125,15 @@ func (c CgroupState) lastWritten(last map[uint64]written) *written {
 	return &w
 }
 
-// putBack restores one cgroup. It keeps what another program wrote since last. The limits come
+// restore restores one cgroup. It keeps what another program wrote since last. The limits come
 // first: the weight may have to wait for a service manager.
-func (c CgroupState) putBack(host Host, device string, last *written) (kept bool, err error) {
+func (c CgroupState) restore(host Host, device string, last *written) (kept bool, err error) {
 	id, err := host.Cgroups.ID(c.Cgroup)
 	if err == nil && id != c.ID {
 		err = errReplaced
 	}
 	if errors.Is(err, ErrVanished) || errors.Is(err, errReplaced) {
-		if unitErr := c.putBackOutlived(host, last); unitErr != nil {
+		if unitErr := c.restoreOutlived(host, last); unitErr != nil {
 			return false, fmt.Errorf("cannot restore the weight of the unit %s on %s: %w", c.SystemdUnit, device, unitErr)
 		}
 	}
@@ -143,10 +143,10 @@ func (c CgroupState) putBack(host Host, device string, last *written) (kept bool
 	// One may succeed where the other fails: try both.
 	var limitErr error
 	if (c.Limited || c.WriteBytesPerSecond != 0) && host.Limits != nil {
-		kept, limitErr = c.putBackLimit(host, last)
+		kept, limitErr = c.restoreLimit(host, last)
 		limitErr = unlessGone(limitErr)
 	}
-	weightKept, err := c.putBackWeight(host, last)
+	weightKept, err := c.restoreWeight(host, last)
 	if errors.Is(err, ErrVanished) || errors.Is(err, errRange) {
 		return false, err
 	}
@@ -171,11 +171,11 @@ func unlessGone(err error) error {
 // errRange means that the weight file does not accept the weight in the state.
 var errRange = errors.New("beyond the range of the weight file")
 
-func (c CgroupState) putBackWeight(host Host, last *written) (kept bool, err error) {
+func (c CgroupState) restoreWeight(host Host, last *written) (kept bool, err error) {
 	setting, now := c.Weight, c.Weight
 	if last != nil {
 		if now, err = host.Weights.Get(c.Cgroup); err != nil {
-			if _, _, unitErr := c.putBackUnit(host.Units, last); unitErr != nil {
+			if _, _, unitErr := c.restoreUnit(host.Units, last); unitErr != nil {
 				return false, unitErr
 			}
 			return false, unlessGone(err)
@@ -189,7 +189,7 @@ func (c CgroupState) putBackWeight(host Host, last *written) (kept bool, err err
 			setting.Default, setting.Device, c.Cgroup, errRange, host.Weights.File(), r.Min, r.Max)
 	}
 	// The unit comes first: systemd then writes to the files.
-	unitKept, unitRestored, unitErr := c.putBackUnit(host.Units, last)
+	unitKept, unitRestored, unitErr := c.restoreUnit(host.Units, last)
 	if kept = unitKept || setting != c.Weight; kept && setting == now && !unitRestored {
 		return kept, unitErr
 	}
@@ -201,7 +201,7 @@ func (c CgroupState) limits() Limits {
 	return Limits{Read: c.ReadBytesPerSecond, Write: c.WriteBytesPerSecond}
 }
 
-func (c CgroupState) putBackLimit(host Host, last *written) (kept bool, err error) {
+func (c CgroupState) restoreLimit(host Host, last *written) (kept bool, err error) {
 	now, err := host.Limits.Get(c.Cgroup)
 	if err != nil {
 		return false, err
@@ -224,7 +224,7 @@ func (c CgroupState) putBackLimit(host Host, last *written) (kept bool, err erro
 	return kept, host.Limits.Set(c.Cgroup, next)
 }
 
-func (s *State) putBackTunables(host Host, outcome *Outcome, log *slog.Logger) error {
+func (s *State) restoreTunables(host Host, outcome *Outcome, log *slog.Logger) error {
 	if len(s.Tunables) == 0 || host.Tunables == nil {
 		return nil
 	}
@@ -276,7 +276,7 @@ func recoverState(stateDir, device string, open func(*State) (Host, error), log 
 	if err != nil {
 		return newOutcome(device), false, fmt.Errorf("cannot restore the settings of %s: %w", device, err)
 	}
-	outcome, left, err := state.putBack(host, readWritten(stateDir, device), log)
+	outcome, left, err := state.restore(host, readWritten(stateDir, device), log)
 	if left != nil {
 		// What is restored must not be restored again over a later choice of
 		// another program. If this save fails, it can be.

@@ -137,6 +137,13 @@ func (c *Controller) holdTunables() error {
 	return errors.Join(errs...)
 }
 
+// holdTunablesOrLog is holdTunables where control goes on without what could not be set.
+func (c *Controller) holdTunablesOrLog() {
+	if err := c.holdTunables(); err != nil {
+		c.log.Error("cannot set all of the scheduler's tunables; control goes on without these", "device", c.disk.Device, "error", err)
+	}
+}
+
 func (c *Controller) holdTunable(name string, all map[string]uint64) error {
 	wanted, named := all[name]
 	value, err := c.host.Tunables.Get(name)
@@ -277,4 +284,35 @@ func (c *Controller) setTunable(name, before, wanted string) error {
 	}
 	c.state.TunablesSet[name] = strings.TrimSpace(now)
 	return c.save()
+}
+
+// advice is the setting that helps if weights are ignored, and its command.
+func (c *Controller) advice() string {
+	scheduler := ""
+	if c.host.Tunables != nil {
+		scheduler, _ = c.host.Tunables.Scheduler() // unknown: like any other than BFQ
+	}
+	if scheduler != blockdev.BFQ {
+		return fmt.Sprintf("measure the disk, and give io.cost its model: daybook calibrate --io-cost %s prints the commands", c.disk.Device)
+	}
+	// Without idling, BFQ does not remember a reader of one request at a time from
+	// one request to the next.
+	if idle, err := c.host.Tunables.Get(sliceIdle); err == nil && strings.TrimSpace(idle) == "0" {
+		return fmt.Sprintf("it is BFQ with slice_idle = 0; restore its default: echo 8 > /sys/block/%s/queue/iosched/slice_idle", c.disk.Device)
+	}
+	if text, err := c.host.Tunables.Get(nrRequests); err == nil {
+		if requests, err := strconv.ParseUint(strings.TrimSpace(text), 10, 64); err == nil && requests < enoughRequests {
+			return fmt.Sprintf("it is BFQ with nr_requests = %d: requests beyond that wait where no weight counts; write tunables: {nr_requests: %d} into the configuration, or: echo %d > /sys/block/%s/queue/nr_requests",
+				requests, enoughRequests, enoughRequests, c.disk.Device)
+		}
+	}
+	for _, t := range []struct{ name, good string }{{lowLatency, "0"}, {strictGuarantees, "1"}} {
+		value, err := c.host.Tunables.Get(t.name)
+		if value = strings.TrimSpace(value); err == nil && value != t.good {
+			return fmt.Sprintf("it is BFQ with %s = %s; write tunables: {%s: %s} into the configuration, or: echo %s > /sys/block/%s/queue/iosched/%s",
+				t.name, value, t.name, t.good, t.good, c.disk.Device, t.name)
+		}
+	}
+	return fmt.Sprintf("BFQ's tunables are as they should be; choose it again, so that it measures the disk again: cd /sys/block/%s/queue && echo none > scheduler && echo bfq > scheduler && echo 0 > iosched/low_latency && echo 1 > iosched/strict_guarantees; control then sets the tunables of its configuration",
+		c.disk.Device)
 }

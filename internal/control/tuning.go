@@ -174,10 +174,49 @@ func (c *Controller) tune(level int, short, why string) {
 	}
 	c.log.Info(why+"; control "+sets+" BFQ's tunables that help, until the end: "+c.tunedNames()+
 		" (to prevent that, name them in tunables, or write tunables: none)", "device", c.disk.Device)
-	if err := c.holdTunables(); err != nil {
-		c.log.Error("cannot set the scheduler's tunables", "error", err)
-	}
+	c.holdTunablesOrLog()
 	c.answerAnew()
+}
+
+// tuneIfNeeded sets tunables if the windows that ended say that they matter.
+func (c *Controller) tuneIfNeeded() bool {
+	s := &c.scheduler
+	if s.seconds == 0 || s.limiting {
+		return false
+	}
+	ignored := s.verdict == ignores && s.ignoredSeconds+s.seconds >= verdictSeconds
+	part := s.missed.worst()
+	if c.tuning.missedSeconds += s.seconds; part <= lastingPart {
+		c.tuning.missedSeconds = 0
+	}
+	level := 0
+	switch {
+	case ignored || part > strictPart || s.few && s.missed.lack > tunePart:
+		level = c.helps(true)
+	case part > tunePart && c.tuning.level == 0 || c.tuning.missedSeconds >= shortSeconds:
+		level = c.helps(false)
+	case s.hidden > hiddenPart:
+		if level = c.helps(false); level > 1 {
+			level = 0
+		}
+	}
+	switch {
+	case level == 0:
+		return false
+	case part > tunePart && part == s.missed.lack:
+		c.tune(level, s.missed.short, fmt.Sprintf("%s lacked %.0f %% of the disk that is due to it for %.0f s", s.missed.short, 100*part, s.seconds))
+	case part > tunePart:
+		short := ""
+		if s.missed.lack > tunePart {
+			short = s.missed.short // what one has too much, several lack: this one most
+		}
+		c.tune(level, short, fmt.Sprintf("%s had %.0f %% of the disk beyond what is due to it for %.0f s, and others lacked that", s.missed.greedy, 100*part, s.seconds))
+	case !ignored:
+		c.tune(level, "", fmt.Sprintf("a container's journal and metadata are %.0f %% of the disk", 100*s.hidden))
+	default:
+		c.tune(level, "", fmt.Sprintf("the scheduler has not followed its weights for %.0f s", verdictSeconds))
+	}
+	return true
 }
 
 // tunedNames lists the tunables of the level, with their values.
@@ -242,7 +281,7 @@ func (c *Controller) judgeTunables(seconds float64, step bytesDone, active int) 
 	case t.check.level == 0:
 		c.beginCheck(rate)
 	case t.check.rate.reach(tunedPart, rate):
-		c.acquit()
+		c.confirm()
 	default:
 		c.refuse(t.rate)
 	}
@@ -262,8 +301,9 @@ func (c *Controller) doubtTunables(short string, active int) {
 	t.judged, t.seconds, t.rate = false, 0, throughput{}
 }
 
-// whose names the rate in which two measurements differ more, and gives both.
-func (c *Controller) whose(with, without rates) string {
+// comparison gives the rate that tunables lower, of the disk or of the container that they
+// are to help, with and without them.
+func (c *Controller) comparison(with, without rates) string {
 	if with.all < tunedPart*without.all || c.tuning.short == "" {
 		return fmt.Sprintf("the disk does %.1f MB/s, and %.1f MB/s without", with.all/1e6, without.all/1e6)
 	}
@@ -277,17 +317,17 @@ func (c *Controller) beginCheck(rate rates) {
 	t.check = check{level: t.level, names: c.tunedNames(), rate: rate}
 	why := t.doubt + " BFQ's tunables " + t.check.names
 	if t.doubt == "" {
-		why = fmt.Sprintf("with BFQ's tunables %s %s", t.check.names, c.whose(rate, t.base.of(t.short)))
+		why = fmt.Sprintf("with BFQ's tunables %s %s", t.check.names, c.comparison(rate, t.base.of(t.short)))
 	}
 	t.doubt = ""
 	c.log.Info(why+"; control restores them for a while, to measure again", "device", c.disk.Device)
 	c.changeLevel(0)
 }
 
-// acquit sets the tunables again: the disk does as little without them.
-func (c *Controller) acquit() {
+// confirm sets the tunables again: the disk does as little without them.
+func (c *Controller) confirm() {
 	t := &c.tuning
-	c.log.Info(fmt.Sprintf("with BFQ's tunables %s %s; control sets them again", t.check.names, c.whose(t.check.rate, t.rate.of(t.short))),
+	c.log.Info(fmt.Sprintf("with BFQ's tunables %s %s; control sets them again", t.check.names, c.comparison(t.check.rate, t.rate.of(t.short))),
 		"device", c.disk.Device)
 	level, base := t.check.level, t.rate
 	t.base, t.check = base, check{}
@@ -298,7 +338,7 @@ func (c *Controller) acquit() {
 // refuse restores what was set last, for good. base is what containers do without.
 func (c *Controller) refuse(base throughput) {
 	t := &c.tuning
-	c.log.Warn(fmt.Sprintf("BFQ's tunables %s cost throughput: %s; control restores what it set last", t.check.names, c.whose(t.check.rate, base.of(t.short))),
+	c.log.Warn(fmt.Sprintf("BFQ's tunables %s cost throughput: %s; control restores what it set last", t.check.names, c.comparison(t.check.rate, base.of(t.short))),
 		"device", c.disk.Device)
 	t.refused = t.check.level
 	for t.refused > 1 && !c.adds(t.refused) {
@@ -323,9 +363,7 @@ func (c *Controller) adds(level int) bool {
 func (c *Controller) changeLevel(level int) {
 	t := &c.tuning
 	t.level, t.missedSeconds, t.seconds, t.rate, t.judged, t.fewer = level, 0, 0, throughput{}, false, fewer{}
-	if err := c.holdTunables(); err != nil {
-		c.log.Error("cannot change the scheduler's tunables", "error", err)
-	}
+	c.holdTunablesOrLog()
 	c.forgetWindows()
 	c.answerAnew()
 }

@@ -130,7 +130,7 @@ func (c *Controller) putWeight(g *governed, weight uint64, byUnit bool) error {
 		c.log.Warn("systemd does not write the weights of its units on this disk; writing the cgroups' files until the end, which systemd may undo",
 			"unit", g.SystemdUnit, "error", err)
 		last := g.lastWritten()
-		if _, _, err := g.putBackUnit(c.host.Units, &last); err != nil {
+		if _, _, err := g.restoreUnit(c.host.Units, &last); err != nil {
 			c.log.Warn("cannot restore the unit's weight now; it is restored at the end", "unit", g.SystemdUnit, "error", err)
 		}
 	default:
@@ -194,10 +194,10 @@ func (c *Controller) awaitSettled(g *governed) error {
 	return nil
 }
 
-// putBackUnit restores the weight that the unit had on this disk, unless another
+// restoreUnit restores the weight that the unit had on this disk, unless another
 // program has changed it since the last write. A unit that no longer exists is no
 // error.
-func (c CgroupState) putBackUnit(units Units, last *written) (kept, restored bool, err error) {
+func (c CgroupState) restoreUnit(units Units, last *written) (kept, restored bool, err error) {
 	if c.SystemdUnit == "" || units == nil {
 		return false, false, nil
 	}
@@ -221,10 +221,10 @@ func (c CgroupState) putBackUnit(units Units, last *written) (kept, restored boo
 	return false, true, err
 }
 
-// putBackOutlived restores the weight of a unit whose cgroup is gone: systemd gives
+// restoreOutlived restores the weight of a unit whose cgroup is gone: systemd gives
 // the unit's weight to the unit's next cgroup, which may exist already.
-func (c CgroupState) putBackOutlived(host Host, last *written) error {
-	kept, restored, err := c.putBackUnit(host.Units, last)
+func (c CgroupState) restoreOutlived(host Host, last *written) error {
+	kept, restored, err := c.restoreUnit(host.Units, last)
 	if c.SystemdUnit == "" || host.Units == nil || err != nil || kept || c.SystemdWeight != 0 {
 		return err
 	}
@@ -259,15 +259,15 @@ func (c *Controller) outlive(g *governed) {
 	c.outlived[g.Cgroup] = g
 }
 
-// putBackOutlived restores the weights of units whose cgroups are gone, before the
+// restoreOutlived restores the weights of units whose cgroups are gone, before the
 // units' new cgroups are read.
-func (c *Controller) putBackOutlived() {
+func (c *Controller) restoreOutlived() {
 	for path, g := range c.outlived {
 		if time.Now().Before(g.unitRetry) {
 			continue
 		}
 		last := g.lastWritten()
-		err := g.CgroupState.putBackOutlived(c.host, &last)
+		err := g.CgroupState.restoreOutlived(c.host, &last)
 		if errors.Is(err, errBusy) {
 			continue // the next step tries again
 		}

@@ -1,0 +1,148 @@
+package control
+
+import (
+	"fmt"
+
+	"github.com/daybook-project/daybook/internal/account"
+)
+
+// How limits and weights alternate if weights are not followed.
+const (
+	// firstPause is how long limits are kept before weights are tried again. It
+	// doubles each time that this fails, up to lastPause. It is firstPause again once weights
+	// were followed for as long as it is.
+	firstPause, lastPause = 120.0, 1800.0
+	// retrySeconds is how long weights must be ignored again to end the try.
+	retrySeconds = 10.0
+	// rateSeconds is the time constant of the disk's throughput.
+	rateSeconds = 15.0
+	// costSeconds is how long limits are in force before the throughputs are
+	// compared. Less than costPart of the throughput under weights is too little.
+	costSeconds, costPart = 30.0, 0.5
+)
+
+// actuatorChoice is what enforces the shares, and what it costs.
+type actuatorChoice struct {
+	// limiting means that limits enforce the shares, and the weights in force are
+	// the ideal ones.
+	limiting bool
+	// retrying means that weights are in force although they were not followed
+	// before.
+	retrying bool
+	// waitSeconds is the time until the other means is tried. pauseSeconds is how
+	// long limits are kept the next time.
+	waitSeconds, pauseSeconds float64
+	// calmSeconds is how long weights have been in force and not ignored.
+	calmSeconds float64
+	// limitedSeconds is how long limits have been in force. weightsRate and
+	// limitsRate are the throughput under weights and under limits, with as many
+	// active containers.
+	limitedSeconds float64
+	weightsRate    throughput
+	limitsRate     mean
+	active         int
+	fewer          fewer
+	activity       activity
+}
+
+// observeRate keeps what the disk does under weights, while most of the containers are
+// active: as many as ever, or as the most of the last time.
+func (s *actuatorChoice) observeRate(seconds float64, step bytesDone, active int) {
+	most, lasting := s.fewer.add(active, s.active, seconds)
+	if active > s.active || lasting {
+		s.active, s.weightsRate, s.fewer = most, throughput{}, fewer{}
+	}
+	if active == s.active {
+		s.weightsRate.add(step, seconds, rateSeconds)
+	}
+}
+
+func (s *actuatorChoice) actuator() string {
+	if s.limiting {
+		return account.ActuatorLimits
+	}
+	return account.ActuatorWeights
+}
+
+// canLimit reports whether limits may enforce the shares.
+func (c *Controller) canLimit() bool {
+	return c.host.Limits != nil && c.config.Actuator != ActuatorWeights
+}
+
+// mustLimit reports whether no other means can.
+func (c *Controller) mustLimit() bool {
+	return c.canLimit() && (c.host.Unweighted || c.config.Actuator == ActuatorLimits)
+}
+
+// chooseActuator changes from weights to limits while the scheduler does not follow
+// the weights, and tries weights again after longer and longer pauses. bytes is the
+// I/O of the containers in the step, active the number of those with I/O.
+func (c *Controller) chooseActuator(seconds, bytes float64, active int) {
+	s := &c.scheduler
+	if c.mustLimit() || !c.canLimit() {
+		if limiting := c.mustLimit(); limiting != s.limiting {
+			c.useLimits(limiting)
+		}
+		return
+	}
+	s.waitSeconds = max(0, s.waitSeconds-seconds)
+	if !s.limiting {
+		if !s.ignored {
+			s.retrying = false
+			if s.calmSeconds += seconds; s.calmSeconds >= s.pauseSeconds {
+				s.pauseSeconds = firstPause
+			}
+			return
+		}
+		s.calmSeconds = 0
+		if s.waitSeconds > 0 || s.retrying && max(s.ignoredSeconds, s.missedSeconds()) < retrySeconds {
+			return
+		}
+		if cgroup := c.unreachable(); cgroup != "" {
+			c.warnUnreachable(cgroup)
+			return
+		}
+		if s.retrying {
+			s.pauseSeconds = min(lastPause, 2*s.pauseSeconds)
+		}
+		s.waitSeconds = s.pauseSeconds
+		c.useLimits(true)
+		return
+	}
+	if s.limitedSeconds += seconds; active < s.active {
+		// Fewer containers do less I/O, with and without limits.
+		s.limitedSeconds, s.limitsRate = 0, mean{}
+	}
+	s.limitsRate.add(bytes, seconds, rateSeconds)
+	if s.limitedSeconds > costSeconds && s.limitsRate.rate() < costPart*s.weightsRate.all.rate() && s.waitSeconds > 0 {
+		c.log.Warn(fmt.Sprintf("limits cost the disk's throughput: %.1f MB/s, and %.1f MB/s by weights that are not followed; weights are tried again, and limits in %.0f s",
+			s.limitsRate.rate()/1e6, s.weightsRate.all.rate()/1e6, s.pauseSeconds), "device", c.disk.Device)
+		c.useLimits(false)
+		s.retrying, s.waitSeconds = true, s.pauseSeconds
+		return
+	}
+	if s.waitSeconds == 0 {
+		c.useLimits(false)
+		s.retrying = true
+	}
+}
+
+// useLimits changes the means that enforces the shares, from the next step on.
+func (c *Controller) useLimits(limiting bool) {
+	s := &c.scheduler
+	s.limiting = limiting
+	s.limitedSeconds, s.limitsRate = 0, mean{}
+	s.restart()
+	c.forgetWindows()
+	clear(c.limitLaws)
+	for parent, law := range c.laws {
+		if f, ok := law.(*Feedback); ok && limiting {
+			c.limitLaws[parent] = f.limits()
+		}
+	}
+	clear(c.laws)
+	if c.tuning.level > 0 {
+		c.holdTunablesOrLog() // limits need none of BFQ's tunables
+	}
+	c.log.Debug("another actuator", "actuator", s.actuator())
+}
