@@ -121,7 +121,7 @@ func (p *Pool) attach(ctx context.Context, name string, o AttachOptions) (Status
 			p.warnUnprotected(record, err)
 		}
 	}
-	if err := p.checkImage(ctx, record); err != nil {
+	if err := p.checkBlocks(ctx, record); err != nil {
 		return Status{}, err
 	}
 	if _, err := p.finishCheck(ctx, record, l); err != nil {
@@ -158,16 +158,13 @@ func (p *Pool) blocks(record Record) backing.Backing {
 	return backing.Of(p.files.VolumeDir(record.Name), record, p.log)
 }
 
-// hasImage says that a volume's blocks are a file in the pool.
-func hasImage(record Record) bool { return record.Device == "" && record.LVM == nil }
-
-// underlying returns the block devices of an attachment: one, unless something is wrong.
-func (p *Pool) underlying(record Record) ([]backing.Device, error) {
+// openedDevices returns the block devices of an attachment: one, unless something is wrong.
+func (p *Pool) openedDevices(record Record) ([]backing.Device, error) {
 	return p.blocks(record).Opened(backing.Loops)
 }
 
-// checkImage refuses blocks that cannot be mounted, before anything changes.
-func (p *Pool) checkImage(ctx context.Context, record Record) error {
+// checkBlocks refuses blocks that cannot be mounted, before anything changes.
+func (p *Pool) checkBlocks(ctx context.Context, record Record) error {
 	if record.Resize != 0 {
 		return fmt.Errorf("it is %w: a resize to %d bytes was interrupted: daybook volume repair finishes it", ErrBusy, record.Resize)
 	}
@@ -209,8 +206,8 @@ func (p *Pool) planAttach(record Record, o AttachOptions) (Record, error) {
 	if o.Weight != 0 {
 		record.Weight = o.Weight
 	}
-	if blocks := p.blocks(record); !blocks.InPool() {
-		facts, err := backing.LookAt(blocks.Node())
+	if !record.InPool() {
+		facts, err := backing.LookAt(p.blocks(record).Node())
 		if err != nil {
 			return record, err
 		}
@@ -246,7 +243,7 @@ func (p *Pool) mount(record Record, device string) error {
 func mountData(record Record) string {
 	const asTheyAre = "noinit_itable"
 	switch {
-	case record.Provision != Full || !hasImage(record) || record.FileSystem == records.JFS:
+	case record.Provision != Full || !record.InPool() || record.FileSystem == records.JFS:
 		return record.MountOptions
 	case record.MountOptions == "":
 		return asTheyAre

@@ -103,7 +103,7 @@ func (p *Pool) releasePlacement(ctx context.Context, record *Record) error {
 // unmountAll unmounts the devices of an attachment from its mount point, and enters them
 // in unmounted.
 func (p *Pool) unmountAll(ctx context.Context, record Record, unmounted map[blockdev.Dev]bool) error {
-	devices, err := p.underlying(record)
+	devices, err := p.openedDevices(record)
 	if err != nil {
 		return err
 	}
@@ -126,7 +126,7 @@ func (p *Pool) unmountAll(ctx context.Context, record Record, unmounted map[bloc
 
 // closeBlocks closes the devices of an attachment.
 func (p *Pool) closeBlocks(ctx context.Context, record Record, unmounted map[blockdev.Dev]bool) error {
-	devices, err := p.underlying(record)
+	devices, err := p.openedDevices(record)
 	if err != nil {
 		return err
 	}

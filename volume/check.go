@@ -100,7 +100,7 @@ func (p *Pool) checkCopy(ctx context.Context, target ext4.Offline, record Record
 		return report, fmt.Errorf("%w: its journal in memory must be written to it first: --repair does, or attach and detach it", ErrUnsupported)
 	case !journal.Of(record).Inside():
 		return report, fmt.Errorf("%w: its journal is on another device and must be replayed first: --repair does, or attach and detach it", ErrUnsupported)
-	case !hasImage(record):
+	case !record.InPool():
 		return report, fmt.Errorf("%w: its journal must be replayed first, and no copy is made of a device: --repair does, or attach and detach it", ErrUnsupported)
 	}
 	w, err := p.imageWork(ctx, record.SizeBytes)

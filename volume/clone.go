@@ -70,7 +70,7 @@ func (p *Pool) clone(ctx context.Context, source, snapshot, name string, o Clone
 		{Name: "renewed", Do: func(ctx context.Context) error {
 			blocks := backing.Of(w.path, record, p.log)
 			fileSystem := ext4.Offline{Device: blocks.Node()}
-			if !blocks.InPool() {
+			if !record.InPool() {
 				// Not removed with the work: the tool holds the lock until it has ended.
 				fileSystem.Lock = w.lock.File
 			}

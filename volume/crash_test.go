@@ -36,7 +36,7 @@ func (r *rig) expected() []string {
 		if a == nil {
 			continue
 		}
-		if hasImage(status.Record) {
+		if status.Record.InPool() {
 			image, err := filepath.Rel(r.home, r.pool.files.Image(status.Name))
 			if err != nil {
 				r.t.Fatal(err)
@@ -78,7 +78,7 @@ func (r *rig) wantTidy() {
 		for _, snapshot := range r.pool.files.SnapshotNames(name) {
 			dir := filepath.Join(dir, store.SnapshotsDir, snapshot)
 			want = append(want, dir, filepath.Join(dir, store.SnapshotFile))
-			if record, err := r.pool.files.Read(name); err != nil || hasImage(record) {
+			if record, err := r.pool.files.Read(name); err != nil || record.InPool() {
 				want = append(want, filepath.Join(dir, store.ImageFile))
 			}
 		}
@@ -284,7 +284,7 @@ func snapshotIsWhole(r *rig, name string) {
 
 func sizeIsWhole(r *rig, name string) {
 	status := r.inspect(name)
-	if !hasImage(status.Record) {
+	if !status.Record.InPool() {
 		if bytes, err := fileSystemBytes(r.pool.blocks(status.Record).Node()); err != nil || bytes != status.SizeBytes || status.Resize != 0 {
 			r.t.Errorf("%s has a file system of %d bytes, %v: size %d, resize to %d", r.pool.blocks(status.Record).Node(), bytes, err, status.SizeBytes, status.Resize)
 		}

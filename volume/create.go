@@ -264,7 +264,7 @@ func makeFileSystem(ctx context.Context, image string, record Record, held *os.F
 	owner := fmt.Sprintf("root_owner=%d:%d", o.UID, o.GID)
 	make := ext4.MakeOptions{
 		BlockSizeBytes: o.BlockSizeBytes, BytesPerInode: o.BytesPerInode,
-		Zeros: !o.LazyInit && hasImage(record), Lazy: o.LazyInit, Lock: held, Extended: []string{owner}, Arguments: []string{"-U", record.ID},
+		Zeros: !o.LazyInit && record.InPool(), Lazy: o.LazyInit, Lock: held, Extended: []string{owner}, Arguments: []string{"-U", record.ID},
 	}
 	journal.Of(record).Make(&make, o.JournalBytes)
 	if o.InodeSizeBytes != 0 {

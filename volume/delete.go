@@ -49,7 +49,7 @@ func (p *Pool) delete(ctx context.Context, name string, options DeleteOptions) e
 		return fmt.Errorf("it is %w: attached at %s", ErrBusy, record.Attachment.Target)
 	}
 	snapshots, unread, unreadErr := store.SnapshotsIn(p.files.VolumeDir(name))
-	if hasImage(record) {
+	if record.InPool() {
 		unread, unreadErr = nil, nil // what belongs to them is in the pool
 	}
 	switch {
@@ -133,7 +133,7 @@ func (p *Pool) DeleteSnapshot(ctx context.Context, name, snapshot string) (err e
 	switch {
 	case err == nil:
 		err = p.blocks(record).CheckDeleteSnapshot(ctx, s)
-	case hasImage(record):
+	case record.InPool():
 		err = nil // what belongs to it is in the pool
 	default:
 		err = fmt.Errorf("%w; its logical volume is unknown and would be left (lvs --select lv_tags=daybook.volume=%s); daybook volume delete --damaged deletes the volume without it", err, name)

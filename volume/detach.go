@@ -113,7 +113,7 @@ func (p *Pool) writeDetached(record Record) error {
 // checkDetachable refuses while the file system is also mounted elsewhere, such as by a
 // container's bind mount, and if its image was removed.
 func (p *Pool) checkDetachable(record Record) error {
-	devices, err := p.underlying(record)
+	devices, err := p.openedDevices(record)
 	if err != nil {
 		return err
 	}
@@ -140,7 +140,7 @@ func (p *Pool) checkDetachable(record Record) error {
 // namespace still has its file system. If that fails, the next operation on the volume
 // finishes the detaching.
 func (p *Pool) mountAgain(ctx context.Context, record Record) error {
-	devices, err := p.underlying(record)
+	devices, err := p.openedDevices(record)
 	if err != nil || len(devices) != 1 {
 		return err
 	}
@@ -190,47 +190,4 @@ func unmount(ctx context.Context, target string, dev blockdev.Dev) error {
 		err = fmt.Errorf("%w: %w", ErrBusy, err)
 	}
 	return err
-}
-
-// finishInterrupted finishes or rolls back what a killed process left of an attachment,
-// so that the record is true: the volume is attached completely or not at all.
-func (p *Pool) finishInterrupted(ctx context.Context, record Record) (_ Record, err error) {
-	if record.Frozen {
-		if err := p.thaw(ctx, &record); err != nil {
-			return record, err
-		}
-	}
-	if record, err = p.finishMoving(ctx, record); err != nil {
-		return record, err
-	}
-	a := record.Attachment
-	unfinished := record.Persist != nil && record.Persist.Unfinished
-	if a == nil {
-		if unfinished {
-			err = p.endPersistence(ctx, &record)
-		}
-		return record, err
-	}
-	if a.State == Attached {
-		whole, err := p.isMounted(record)
-		if err == nil && whole && unfinished {
-			err = p.unpersistAttached(ctx, &record)
-		}
-		if err != nil || whole {
-			return record, err
-		}
-		p.log.Info("the volume was attached, and is no longer: the host was restarted, or the volume was unmounted by other means", "volume", record.Name)
-	}
-	after, err := p.rollback(ctx, record)
-	if err != nil {
-		return record, fmt.Errorf("what is left of its last attachment cannot be cleared: %w", err)
-	}
-	return after, p.writeDetached(after)
-}
-
-// isMounted says whether the image has its loop device, and that, or the volume's
-// own device, its mount.
-func (p *Pool) isMounted(record Record) (bool, error) {
-	_, mounted, err := p.readHost().mountedFrom(p, record)
-	return mounted, err
 }

@@ -14,7 +14,7 @@ import (
 // has an attached volume. Otherwise an unmount here would hide the volume here, and its
 // file system would stay mounted there. The error wraps ErrBusy.
 func (p *Pool) awaitAlone(ctx context.Context, record Record) error {
-	devices, err := p.underlying(record)
+	devices, err := p.openedDevices(record)
 	if err != nil {
 		return err
 	}

@@ -44,7 +44,7 @@ func (p *Pool) forget(ctx context.Context, work string) error {
 		return err
 	}
 	defer l.Release()
-	err = clear(ctx, path, p.log)
+	err = removeWork(ctx, path, p.log)
 	if errors.Is(err, region.ErrGone) && !errors.Is(err, ErrBusy) {
 		p.log.Warn("a work is forgotten; its slice of memory is left", "work", work, "why", err)
 		return os.RemoveAll(path)

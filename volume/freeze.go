@@ -272,7 +272,7 @@ func (g *guardian) end() {
 // openMounted opens the root directory of an attached volume's file system. It refuses if
 // something else is mounted over it.
 func (p *Pool) openMounted(record Record) (*os.File, error) {
-	devices, err := p.underlying(record)
+	devices, err := p.openedDevices(record)
 	if err != nil {
 		return nil, err
 	}

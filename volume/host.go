@@ -49,7 +49,7 @@ func (h *host) mountedFrom(p *Pool, record Record) (device backing.Device, mount
 
 // disk is the disk under a volume.
 func (h *host) disk(p *Pool, record Record) (blockdev.Disk, error) {
-	if hasImage(record) {
+	if record.InPool() {
 		return h.poolDisk()
 	}
 	return p.disk(record)

@@ -3,6 +3,7 @@ package volume
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 
@@ -10,6 +11,49 @@ import (
 	"github.com/daybook-project/daybook/volume/internal/store"
 	"github.com/daybook-project/daybook/volume/operation"
 )
+
+// finishInterrupted finishes or rolls back what a killed process left of an attachment,
+// so that the record is true: the volume is attached completely or not at all.
+func (p *Pool) finishInterrupted(ctx context.Context, record Record) (_ Record, err error) {
+	if record.Frozen {
+		if err := p.thaw(ctx, &record); err != nil {
+			return record, err
+		}
+	}
+	if record, err = p.finishMoving(ctx, record); err != nil {
+		return record, err
+	}
+	a := record.Attachment
+	unfinished := record.Persist != nil && record.Persist.Unfinished
+	if a == nil {
+		if unfinished {
+			err = p.endPersistence(ctx, &record)
+		}
+		return record, err
+	}
+	if a.State == Attached {
+		whole, err := p.isMounted(record)
+		if err == nil && whole && unfinished {
+			err = p.unpersistAttached(ctx, &record)
+		}
+		if err != nil || whole {
+			return record, err
+		}
+		p.log.Info("the volume was attached, and is no longer: the host was restarted, or the volume was unmounted by other means", "volume", record.Name)
+	}
+	after, err := p.rollback(ctx, record)
+	if err != nil {
+		return record, fmt.Errorf("what is left of its last attachment cannot be cleared: %w", err)
+	}
+	return after, p.writeDetached(after)
+}
+
+// isMounted says whether the image has its loop device, and that, or the volume's
+// own device, its mount.
+func (p *Pool) isMounted(record Record) (bool, error) {
+	_, mounted, err := p.readHost().mountedFrom(p, record)
+	return mounted, err
+}
 
 // checking is the step in which e2fsck, or fsck.jfs, corrects the file system of a detached
 // volume. fsck.jfs can be interrupted and repeated. The intent of e2fsck is the

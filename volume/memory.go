@@ -11,8 +11,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/daybook-project/daybook/internal/blockdev"
-	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/volume/internal/cause"
 	"github.com/daybook-project/daybook/volume/internal/journal"
 	"github.com/daybook-project/daybook/volume/internal/region"
@@ -134,51 +132,6 @@ func (o *MemoryOptions) journal() *MemoryJournal {
 	return &MemoryJournal{Region: o.Region, Slice: records.NewID(), SizeBytes: o.SizeBytes, Partitions: o.Partitions, AllowVolatile: o.AllowVolatile}
 }
 
-// MemoryUse is how full the slice of a mounted volume is, since its mount.
-type MemoryUse struct {
-	// UsedLines of RingLines, of 64 bytes each, hold what is not in the file system yet:
-	// of the fullest partition.
-	UsedLines uint64 `json:"used_lines"`
-	RingLines uint64 `json:"ring_lines"`
-	// LagTransactions are the transactions that are not in the file system yet.
-	LagTransactions uint64 `json:"lag_transactions"`
-	LoggedBytes     uint64 `json:"logged_bytes"`
-	Commits         uint64 `json:"commits"`
-	// Waits counts the operations that waited for room in the slice.
-	Waits uint64 `json:"waits"`
-}
-
-// memoryUse asks the kernel; nil for a journal on a disk, and if the kernel does not report
-// it.
-func memoryUse(record Record, dev blockdev.Dev) *MemoryUse {
-	if record.JournalMemory == nil {
-		return nil
-	}
-	name, err := blockdev.DeviceName(dev)
-	if err != nil {
-		return nil
-	}
-	return memoryUseOf(record, name)
-}
-
-// memoryUseOf is memoryUse for the name of a device in /sys/class/block.
-func memoryUseOf(record Record, device string) *MemoryUse {
-	if record.JournalMemory == nil {
-		return nil
-	}
-	counts, err := ext4.MemoryStatistics(device)
-	if err != nil {
-		return nil
-	}
-	return &MemoryUse{
-		UsedLines: counts["used_lines"], RingLines: counts["ring_lines"], LagTransactions: counts["checkpoint_lag"],
-		LoggedBytes: counts["logged_lines"] * memoryLineBytes, Commits: counts["commits"], Waits: counts["start_waits"],
-	}
-}
-
-// memoryLineBytes is the unit of a journal in memory.
-const memoryLineBytes = 64
-
 // memorySteps return the steps that make the slice of a new volume. The record in the work
 // names the slice already, so that clearing the work frees it.
 func (p *Pool) memorySteps(w *work, record *Record) []operation.Step {
@@ -255,66 +208,4 @@ func (p *Pool) repairMemory(ctx context.Context, record Record, l *store.Lock) (
 		return err
 	})
 	return what, err
-}
-
-// Region is persistent memory of the host.
-type Region struct {
-	// Device is its node.
-	Device    string `json:"device"`
-	SizeBytes uint64 `json:"size_bytes"`
-	// Volatile says why the memory is not persistent; "" if it is, as far as the kernel
-	// knows.
-	Volatile string `json:"volatile,omitempty"`
-	// ID is that of the table of slices; "" if there is none.
-	ID string `json:"id,omitempty"`
-	// FreeBytes have no slice, LongestFreeBytes of them in one piece; 0 without a table.
-	FreeBytes        uint64        `json:"free_bytes"`
-	LongestFreeBytes uint64        `json:"longest_free_bytes"`
-	Slices           []RegionSlice `json:"slices"`
-	// Problem says why the table cannot be read; "" if it can, or there is none.
-	Problem string `json:"problem,omitempty"`
-}
-
-// RegionSlice is a part of a region with the journal of one volume.
-type RegionSlice struct {
-	ID string `json:"id"`
-	// Volume and Pool are the names of its user when it was reserved.
-	Volume      string `json:"volume"`
-	Pool        string `json:"pool"`
-	OffsetBytes uint64 `json:"offset_bytes"`
-	SizeBytes   uint64 `json:"size_bytes"`
-	// UsedBy is who has it now, such as "the mount of vdb"; "" is nobody.
-	UsedBy string `json:"used_by,omitempty"`
-}
-
-// Regions lists the pmem devices of the host, with the slices that Daybook has reserved.
-func Regions() []Region {
-	all := []Region{}
-	for _, node := range region.Nodes() {
-		r := Region{Device: node, Slices: []RegionSlice{}}
-		facts, err := region.Look(node)
-		if err != nil {
-			r.Problem = err.Error()
-			all = append(all, r)
-			continue
-		}
-		r.SizeBytes, r.Volatile = facts.Bytes, facts.Volatile
-		table, err := region.List(node, "")
-		switch {
-		case errors.Is(err, region.ErrNoTable):
-		case err != nil:
-			r.Problem = err.Error()
-		default:
-			r.ID = table.ID
-			r.FreeBytes, r.LongestFreeBytes = table.Free()
-			for _, s := range table.Slices {
-				r.Slices = append(r.Slices, RegionSlice{
-					ID: s.ID, Volume: s.Volume, Pool: s.Pool, OffsetBytes: s.OffsetBytes, SizeBytes: s.SizeBytes,
-					UsedBy: region.UserOf(facts.Dev, s.OffsetBytes, s.SizeBytes),
-				})
-			}
-		}
-		all = append(all, r)
-	}
-	return all
 }

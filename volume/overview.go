@@ -83,7 +83,7 @@ func (p *Pool) overview(record Record, boot string, mounted map[string]blockdev.
 	case err != nil && isInactive(record, err):
 	case err != nil:
 		o.Problem = fmt.Sprintf("image or device: %v", err)
-	case hasImage(record):
+	case record.InPool():
 		o.AllocatedBytes = uint64(st.Blocks) * 512
 	}
 	if device := mountedDevice(record, boot, mounted); device != "" {
@@ -118,7 +118,7 @@ func mountedDevice(record Record, boot string, mounted map[string]blockdev.Dev) 
 	}
 	link, err := os.Readlink(filepath.Join(blockdev.Host.Sys, "dev", "block", dev.String()))
 	name := filepath.Base(link)
-	if err != nil || hasImage(record) && name != a.LoopDevice || !hasImage(record) && dev.String() != a.DeviceNumber {
+	if err != nil || record.InPool() && name != a.LoopDevice || !record.InPool() && dev.String() != a.DeviceNumber {
 		return ""
 	}
 	return name

@@ -210,7 +210,7 @@ const activatePause = time.Second
 // reports what is missing in the end.
 func (p *Pool) awaitNodes(ctx context.Context, deadline time.Time, record Record) {
 	blocks, nodes := p.blocks(record), journal.Of(record).Nodes()
-	if !blocks.InPool() {
+	if !record.InPool() {
 		nodes = append(nodes, blocks.Node())
 	}
 	var tried time.Time

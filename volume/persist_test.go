@@ -30,7 +30,7 @@ func (r *rig) restart(name string) {
 	if err := ext4.Unmount(r.t.Context(), record.Attachment.Target); err != nil {
 		r.t.Fatal(err)
 	}
-	devices, err := r.pool.underlying(record)
+	devices, err := r.pool.openedDevices(record)
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -154,8 +154,8 @@ func (p *Pool) checkQuota(bytes uint64) error {
 // disk returns the disk under the pool, or under the volume's own device or logical
 // volume. Not every file system has one.
 func (p *Pool) disk(record Record) (blockdev.Disk, error) {
-	if blocks := p.blocks(record); !blocks.InPool() {
-		return blockdev.Lookup(blocks.Node())
+	if !record.InPool() {
+		return blockdev.Lookup(p.blocks(record).Node())
 	}
 	return blockdev.Lookup(p.dir)
 }

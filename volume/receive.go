@@ -126,14 +126,14 @@ func (p *Pool) receiveWhole(ctx context.Context, name string, incoming *stream.R
 			if err == nil {
 				err = checkCanBeInMemory(blocks().Node(), record)
 			}
-			if err != nil || !hasImage(record) {
+			if err != nil || !record.InPool() {
 				return errors.Join(err, blocks().Check(ctx))
 			}
 			record.SectorBytes = max(record.SectorBytes, imagefile.SharedSectorBytes(filepath.Join(p.dir, store.WorkDir), blockBytes))
 			return nil
 		}},
 	}
-	if !hasImage(record) {
+	if !record.InPool() {
 		steps = slices.Insert(steps, 1, operation.Step{Name: "blocks", Do: func(ctx context.Context) error {
 			if err := blocks().Create(ctx, w.lock.File); err != nil {
 				return err
@@ -165,7 +165,7 @@ func (p *Pool) receiveChange(ctx context.Context, name string, incoming *stream.
 	}
 	defer l.Release()
 	switch {
-	case !hasImage(record):
+	case !record.InPool():
 		return Record{}, fmt.Errorf("%w: it has no image, and only a volume with an image can be updated by a stream with a base; send the whole volume, without --base, and receive it under another name", ErrUnsupported)
 	case record.Attachment != nil:
 		return Record{}, fmt.Errorf("it is %w: attached at %s; detach it first", ErrBusy, record.Attachment.Target)

@@ -77,7 +77,7 @@ func (p *Pool) grow(ctx context.Context, record Record, l *store.Lock, size uint
 	if err := blocks.CheckResize(ctx, size); err != nil {
 		return record, err
 	}
-	if blocks.InPool() {
+	if record.InPool() {
 		if err := p.checkQuota(size - record.SizeBytes); err != nil {
 			return record, err
 		}
@@ -114,7 +114,7 @@ func (p *Pool) deviceOf(record Record) (string, error) {
 	if record.Attachment == nil {
 		return p.blocks(record).Node(), nil
 	}
-	devices, err := p.underlying(record)
+	devices, err := p.openedDevices(record)
 	if err != nil {
 		return "", err
 	}

@@ -184,7 +184,7 @@ func (r *resizing) shrunk() operation.Step {
 				return err // by an earlier attempt
 			}
 			onCopy := false
-			if hasImage(*r.record) {
+			if r.record.InPool() {
 				var err error
 				if onCopy, err = r.pool.shrinkOnCopy(ctx, *r.record, r.to); err != nil {
 					return err

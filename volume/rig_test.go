@@ -303,7 +303,7 @@ func (r *rig) wantDetached(names ...string) {
 func (r *rig) filesOf(name string) []string {
 	dir := filepath.Join(store.VolumesDir, name)
 	files := []string{filepath.Join(dir, store.RecordFile), filepath.Join(dir, store.SnapshotsDir)}
-	if record, err := r.pool.files.Read(name); err != nil || hasImage(record) {
+	if record, err := r.pool.files.Read(name); err != nil || record.InPool() {
 		files = append(files, filepath.Join(dir, store.ImageFile))
 	}
 	return files
@@ -394,7 +394,7 @@ func (r *rig) wantWhole(name string) Status {
 	}
 	if a := status.Attachment; a == nil {
 		r.wantClean(r.pool.blocks(status.Record).Node())
-	} else if !status.Placed || !status.DirectIO || status.Mountpoint != a.Target || status.BlockDevice == "" || status.LoopDevice == "" && hasImage(status.Record) {
+	} else if !status.Placed || !status.DirectIO || status.Mountpoint != a.Target || status.BlockDevice == "" || status.LoopDevice == "" && status.Record.InPool() {
 		r.t.Errorf("%s is not attached with everything: %+v", name, status)
 	}
 	return status

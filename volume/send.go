@@ -148,7 +148,7 @@ func (p *Pool) openSource(ctx context.Context, name, snapshot, base string, long
 	if fs.External() {
 		return nil, fmt.Errorf("%w: its journal is on another device: send a clone, which has it inside", ErrUnsupported)
 	}
-	if s.image, err = s.open(node, s.header.SizeBytes, blocks); err != nil {
+	if s.image, err = s.open(node, s.header.SizeBytes, !record.InPool()); err != nil {
 		return nil, err
 	}
 	if base != "" {
@@ -160,7 +160,7 @@ func (p *Pool) openSource(ctx context.Context, name, snapshot, base string, long
 		if err := blocks.ActivateSnapshot(ctx, of); err != nil {
 			return nil, fmt.Errorf("base: %w", err)
 		}
-		if s.base, err = s.open(blocks.SnapshotNode(of), of.SizeBytes, blocks); err != nil {
+		if s.base, err = s.open(blocks.SnapshotNode(of), of.SizeBytes, !record.InPool()); err != nil {
 			return nil, fmt.Errorf("base: %w", err)
 		}
 	}
@@ -171,9 +171,9 @@ func (p *Pool) openSource(ctx context.Context, name, snapshot, base string, long
 	return s, nil
 }
 
-// open opens an image, or a logical volume, which it claims.
-func (s *source) open(node string, bytes uint64, blocks backing.Backing) (*imagefile.Reader, error) {
-	if !blocks.InPool() {
+// open opens an image, or with claims a logical volume, which others may not use meanwhile.
+func (s *source) open(node string, bytes uint64, claims bool) (*imagefile.Reader, error) {
+	if claims {
 		claim, err := backing.Claim(node)
 		if err != nil {
 			return nil, err

@@ -129,7 +129,7 @@ func (p *Pool) freezer(record *Record, l *store.Lock, longest time.Duration) (ba
 	if record.Attachment == nil {
 		return nil, nil
 	}
-	if hasImage(*record) {
+	if record.InPool() {
 		if err := checkCanGuard(); err != nil {
 			return nil, err
 		}

@@ -122,7 +122,7 @@ func (p *Pool) statusOn(h *host, record Record) Status {
 	case err != nil && isInactive(record, err):
 	case err != nil:
 		s.Problem = fmt.Sprintf("image or device: %v", err)
-	case hasImage(record):
+	case record.InPool():
 		s.AllocatedBytes = uint64(st.Blocks) * 512
 	}
 	if record.Attachment == nil {

@@ -39,7 +39,7 @@ func (p *Pool) newWork(ctx context.Context, record Record) (w work, err error) {
 		return work{}, err
 	}
 	defer all.Release()
-	inPool := hasImage(record)
+	inPool := record.InPool()
 	if inPool {
 		if err := p.checkQuota(record.SizeBytes); err != nil {
 			return work{}, err
@@ -99,17 +99,17 @@ func (w *work) discard(ctx context.Context) error {
 	if w.lock == nil {
 		return nil
 	}
-	err := clear(ctx, w.path, w.log)
+	err := removeWork(ctx, w.path, w.log)
 	w.lock.Release()
 	w.lock = nil
 	return err
 }
 
-// clear removes a work, and its blocks outside of the pool. It does not remove the work
+// removeWork removes a work, and its blocks outside of the pool. It does not remove the work
 // of a newer Daybook, because its parts are unknown. Nor does it remove one with a
 // logical volume that cannot be removed now: the work is its only record, and a repair
 // tries again.
-func clear(ctx context.Context, path string, log *slog.Logger) error {
+func removeWork(ctx context.Context, path string, log *slog.Logger) error {
 	if err := clearMemory(ctx, path); err != nil {
 		return fmt.Errorf("%w; it is recorded in %s, and daybook volume repair tries again; if the memory is gone for ever: daybook volume repair --forget %s", err, path, filepath.Base(path))
 	}
@@ -225,7 +225,7 @@ func (p *Pool) drop(ctx context.Context, place string) error {
 			// It is gone from the pool already, so a cancelled deletion is completed.
 			ctx, end := withPatience(ctx)
 			defer end()
-			return errors.Join(atomicfile.SyncDirectory(filepath.Dir(place)), clear(ctx, w.path, w.log))
+			return errors.Join(atomicfile.SyncDirectory(filepath.Dir(place)), removeWork(ctx, w.path, w.log))
 		}},
 	)
 }

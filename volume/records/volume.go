@@ -186,6 +186,9 @@ func (r Volume) Encode() ([]byte, error) {
 	return versioned.Encode(r, unknown)
 }
 
+// InPool says whether the blocks are an image in the pool, and count in its quota.
+func (r Volume) InPool() bool { return r.Device == "" && r.LVM == nil }
+
 // Check refuses records that no operation writes.
 func (r Volume) Check() error {
 	if r.Format != r.neededFormat() {

@@ -29,8 +29,6 @@ type Backing interface {
 	// Node is the path of the file or block device with the file system while the
 	// volume is detached.
 	Node() string
-	// InPool says whether the blocks are in the pool and count in its quota.
-	InPool() bool
 	// Create makes the blocks, SizeBytes of the record, without a file system. Delete
 	// undoes an interrupted Create. Each tool keeps held, a lock, open until it has
 	// ended.
@@ -209,7 +207,7 @@ func Clear(ctx context.Context, directory string, log *slog.Logger) error {
 	blocks := Of(directory, record, log)
 	snapshots, _, err := store.SnapshotsIn(directory)
 	var errs []error
-	if !blocks.InPool() {
+	if !record.InPool() {
 		errs = append(errs, left(err)) // their logical volumes are unknown
 	}
 	for _, snapshot := range snapshots {

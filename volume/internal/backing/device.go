@@ -25,7 +25,6 @@ import (
 type device struct{ record records.Volume }
 
 func (d device) Node() string { return d.record.Device }
-func (d device) InPool() bool { return false }
 
 // Create does nothing: the device exists.
 func (d device) Create(context.Context, *os.File) error { return nil }

@@ -30,7 +30,6 @@ type image struct {
 }
 
 func (i image) Node() string { return filepath.Join(i.directory, store.ImageFile) }
-func (i image) InPool() bool { return true }
 
 // Create makes a file that reads as zeros: sparse, or with all its blocks. These are
 // allocated at once, so that they are contiguous; otherwise the blocks that mke2fs writes

@@ -70,8 +70,8 @@ func TestARecordChoosesItsBacking(t *testing.T) {
 		{records.Volume{LVM: records.NewLogicalVolume("vg0", "tp", "1")}, "/dev/vg0/daybook-1", false},
 	} {
 		blocks := Of("/pool/volumes/db", c.record, nil)
-		if blocks.Node() != c.node || blocks.InPool() != c.inPool {
-			t.Errorf("%+v: %s, in the pool %v", c.record, blocks.Node(), blocks.InPool())
+		if blocks.Node() != c.node || c.record.InPool() != c.inPool {
+			t.Errorf("%+v: %s, in the pool %v", c.record, blocks.Node(), c.record.InPool())
 		}
 		if err := blocks.CheckCopy(); errors.Is(err, cause.ErrUnsupported) != (c.record.Device != "") {
 			t.Errorf("%s: copies: %v", c.node, err)
