@@ -2,8 +2,6 @@ package volume
 
 import (
 	"errors"
-	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -79,11 +77,8 @@ func (p *Pool) Overview() (_ []Overview, err error) {
 func (p *Pool) overview(record Record, boot string, mounted map[string]blockdev.Dev) Overview {
 	o := Overview{Record: record}
 	var st unix.Stat_t
-	switch err := unix.Stat(p.blocks(record).Node(), &st); {
-	case err != nil && isInactive(record, err):
-	case err != nil:
-		o.Problem = fmt.Sprintf("image or device: %v", err)
-	case record.InPool():
+	nodeErr := unix.Stat(p.blocks(record).Node(), &st)
+	if nodeErr == nil && record.InPool() {
 		o.AllocatedBytes = uint64(st.Blocks) * 512
 	}
 	if device := mountedDevice(record, boot, mounted); device != "" {
@@ -96,9 +91,7 @@ func (p *Pool) overview(record Record, boot string, mounted map[string]blockdev.
 		o.Ext4Errors = ext4Errors(record, device)
 		o.Memory = memoryUseOf(record, device)
 	}
-	if problem := p.unfinished(o); problem != "" {
-		o.Problem = problem
-	}
+	o.Problem = problem(record, nodeErr, p.unfinished(record, o.Mountpoint != ""))
 	if record.Frozen && record.Attachment != nil && p.freezeAbandoned(record.Name) {
 		o.FreezeAbandoned, o.Problem = true, freezeAbandonedProblem
 	}
@@ -136,22 +129,4 @@ func ext4Errors(record Record, device string) uint64 {
 	}
 	count, _ := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
 	return count
-}
-
-// unfinished says what needs a repair; "" if nothing does.
-func (p *Pool) unfinished(o Overview) string {
-	const repair = "daybook volume repair"
-	a := o.Attachment
-	switch {
-	case a != nil && a.State != Attached:
-		return fmt.Sprintf("%s is unfinished: %s", a.State, repair)
-	case a != nil && o.Mountpoint == "":
-		return "it was attached, and is no longer: " + repair
-	case o.Resize != 0:
-		return "a resize is unfinished: " + repair
-	}
-	if _, err := os.Lstat(p.files.KeptSuperblock(o.Name)); !errors.Is(err, fs.ErrNotExist) {
-		return "a check or resize is unfinished: " + repair
-	}
-	return persistenceProblem(o.Record)
 }

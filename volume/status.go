@@ -3,11 +3,10 @@ package volume
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io/fs"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/daybook-project/daybook/volume/internal/backing"
 	"github.com/daybook-project/daybook/volume/internal/cause"
 )
 
@@ -20,7 +19,8 @@ type Status struct {
 	AllocatedBytes uint64 `json:"allocated_bytes"`
 	// Snapshots are their names, sorted.
 	Snapshots []string `json:"snapshots"`
-	// Problem says what is damaged; "" if no damage is known.
+	// Problem says what is damaged, or what a killed process left unfinished; "" if
+	// nothing is known.
 	Problem string `json:"problem,omitempty"`
 	// FreezeAbandoned: the file system is recorded as frozen, and no process works on
 	// the volume that would thaw it. Its writers wait until [Pool.Repair], a [Keeper]
@@ -110,36 +110,33 @@ func (p *Pool) List(ctx context.Context) (_ []Status, err error) {
 	return all, nil
 }
 
-const freezeAbandonedProblem = "its file system is frozen, and the process that froze it has ended; writers wait: run daybook volume repair"
-
 func (p *Pool) status(record Record) Status { return p.statusOn(p.readHost(), record) }
 
 // statusOn asks the kernel; what it does not report stays empty.
 func (p *Pool) statusOn(h *host, record Record) Status {
 	s := Status{Record: record, Pool: p.dir, Snapshots: p.files.SnapshotNames(record.Name)}
 	var st unix.Stat_t
-	switch err := unix.Stat(p.blocks(record).Node(), &st); {
-	case err != nil && isInactive(record, err):
-	case err != nil:
-		s.Problem = fmt.Sprintf("image or device: %v", err)
-	case record.InPool():
+	nodeErr := unix.Stat(p.blocks(record).Node(), &st)
+	if nodeErr == nil && record.InPool() {
 		s.AllocatedBytes = uint64(st.Blocks) * 512
 	}
-	if record.Attachment == nil {
-		if s.Problem == "" {
-			s.Problem = persistenceProblem(record)
-		}
-		return s
-	}
 	a := record.Attachment
-	device, mounted, err := h.mountedFrom(p, record)
-	switch {
-	case err != nil:
+	var device backing.Device
+	mounted := false
+	var err error
+	if a != nil {
+		device, mounted, err = h.mountedFrom(p, record)
+	}
+	unfinished := p.unfinished(record, mounted)
+	if unfinished != "" && p.inProgress(record.Name) {
+		unfinished = ""
+	}
+	s.Problem = problem(record, nodeErr, unfinished)
+	if err != nil {
 		s.Problem = err.Error()
-	case a.State == Attached && !mounted:
-		s.Problem = "it was attached, and is no longer: daybook volume repair"
-	case a.State != Attached:
-		s.Problem = fmt.Sprintf("%s was interrupted: daybook volume repair", a.State)
+	}
+	if a == nil {
+		return s
 	}
 	if record.Frozen && p.freezeAbandoned(record.Name) {
 		s.FreezeAbandoned, s.Problem = true, freezeAbandonedProblem
@@ -162,12 +159,6 @@ func (p *Pool) statusOn(h *host, record Record) Status {
 	s.Memory = memoryUse(record, device.Dev)
 	p.placementStatus(h, &s)
 	return s
-}
-
-// isInactive says that a detached volume's logical volume has no device node. That is no
-// problem: the next command on the volume activates it.
-func isInactive(record Record, err error) bool {
-	return record.LVM != nil && record.Attachment == nil && errors.Is(err, fs.ErrNotExist)
 }
 
 func (p *Pool) placementStatus(h *host, s *Status) {

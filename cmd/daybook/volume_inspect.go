@@ -22,9 +22,9 @@ func newVolumeInspectCommand(v *volumeFlags) *cobra.Command {
 		Short: "Show a volume: device, jbd2 thread, cgroups, snapshots",
 		Long: `Inspect shows the record of a volume and what the kernel reports now: loop device and
 direct I/O, mount point, the jbd2 thread and its cgroup, the weight in force, and the
-bytes that the journal's cgroup was charged on the disk below. It reports a file system
-that is frozen without a process that would thaw it as a problem (freeze_abandoned in
---json).`,
+bytes that the journal's cgroup was charged on the disk below. Problems are: damage, what
+a killed command left unfinished, and a file system that is frozen without a process that
+would thaw it (freeze_abandoned in --json).`,
 		Example: `  daybook volume inspect db1
   daybook volume inspect db1 --json`,
 		Args:              volumeNames("NAME"),

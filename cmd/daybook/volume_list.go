@@ -19,7 +19,7 @@ func newVolumeListCommand(v *volumeFlags) *cobra.Command {
 		Short: "List the volumes",
 		Long: `List shows the volumes of one pool, or without --pool and DAYBOOK_POOL of all known
 pools. PERSISTENT is where a volume is attached at each start of the host. PROBLEM
-reports a volume that is damaged or left frozen.`,
+reports a volume that is damaged, left frozen, or that a killed command left unfinished.`,
 		Example: `  daybook volume list
   daybook volume list --pool /srv/pool --json`,
 		Args:              noArgs,
