@@ -22,7 +22,7 @@ Exit codes:
   130  interrupted by Ctrl-C, SIGTERM, SIGHUP or SIGQUIT, after cleaning up
 
 Files:
-  /sys/fs/cgroup     I/O counters (read) and weights (written)
+  /sys/fs/cgroup     cgroups (read), their weights and limits (written)
   /sys/kernel/btf    the kernel's types, which the eBPF programs need
   /var/lib/daybook   settings to restore, calibrations, list of pools, default pool
 
