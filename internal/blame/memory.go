@@ -47,8 +47,7 @@ func (p *Probe) FollowNVJournal(module journal.NVModule, follow bool) (missing [
 	collection, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: map[string]*ebpf.Map{
 		"buckets": p.maps.Buckets, "held": p.maps.Held, "journals": p.maps.Journals, "lost": p.maps.Lost,
 		"ordered": p.maps.Ordered, "tasks": p.maps.Tasks, "waits": p.maps.Waits, variablesMap: p.variables,
-		"journal_places": p.maps.JournalPlaces, "task_places": p.maps.TaskPlaces, "taken": p.maps.Taken,
-		"ended_calls": p.maps.EndedCalls,
+		"taken": p.maps.Taken, "ended_calls": p.maps.EndedCalls,
 	}})
 	if err != nil {
 		return nil, fmt.Errorf("%w: cannot load the BPF programs for waits on %s: %w", journal.ErrUnsupported, module, err)

@@ -1,6 +1,7 @@
 package blame
 
 import (
+	"encoding/binary"
 	"errors"
 	"os"
 	"os/exec"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/ext4test"
@@ -19,19 +21,40 @@ import (
 // takePlaces gives all places in the arrays to others.
 func takePlaces(t *testing.T, p *Probe) {
 	t.Helper()
-	for at := range p.maps.TaskPlaces.MaxEntries() {
-		if err := p.maps.TaskPlaces.Put(at, programsTaskPlace{Pid: 1 << 30}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for at := range p.maps.JournalPlaces.MaxEntries() {
-		if err := p.maps.JournalPlaces.Put(at, programsJournalPlace{Dev: 4711}); err != nil {
-			t.Fatal(err)
-		}
-	}
+	takeAll(t, p, "task_places", programsTaskPlace{Pid: 1 << 30})
+	takeAll(t, p, "journal_places", programsJournalPlace{Dev: 4711})
 	full := p.maps.EndedCalls.MaxEntries() / 2
 	if err := errors.Join(p.ended.variables.First.Set(full), p.ended.variables.Second.Set(full)); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// variable is where a variable of the programs is in their memory, and its length.
+func variable(t *testing.T, p *Probe, name string) (memory *ebpf.Memory, start, length int64) {
+	t.Helper()
+	spec, err := loadPrograms()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if memory, err = p.variables.Memory(); err != nil {
+		t.Fatal(err)
+	}
+	v := spec.Variables[name]
+	return memory, int64(v.Offset), int64(v.Size())
+}
+
+// takeAll gives all places of an array to another.
+func takeAll(t *testing.T, p *Probe, array string, other any) {
+	t.Helper()
+	memory, start, length := variable(t, p, array)
+	bytes, err := binary.Append(nil, binary.NativeEndian, other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at := int64(0); at < length; at += int64(len(bytes)) {
+		if _, err := memory.WriteAt(bytes, start+at); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -214,10 +237,17 @@ func TestATaskThatEndsFreesItsPlace(t *testing.T) {
 		t.Fatalf("%d fsyncs were seen, want 1: %+v", calls, events.Calls)
 	}
 	pid := uint32(command.Process.Pid)
-	at := pid % p.maps.TaskPlaces.MaxEntries()
+	memory, start, length := variable(t, p, "task_places")
+	size := int64(binary.Size(programsTaskPlace{}))
+	at := pid % uint32(length/size)
+	bytes := make([]byte, size)
 	var place programsTaskPlace
 	var by uint32
-	if err := p.maps.TaskPlaces.Lookup(at, &place); err != nil || place.Pid == pid {
+	_, err = memory.ReadAt(bytes, start+int64(at)*size)
+	if err == nil {
+		_, err = binary.Decode(bytes, binary.NativeEndian, &place)
+	}
+	if err != nil || place.Pid == pid {
 		t.Errorf("the place of the task that ended: %v, %v", place, err)
 	}
 	if err := p.maps.Taken.Lookup(at, &by); err == nil && by == pid {

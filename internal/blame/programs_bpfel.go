@@ -64,7 +64,29 @@ type programsJournalPlace struct {
 	_       structs.HostLayout
 	Dev     uint32
 	Pad     uint32
-	Journal programsJournal
+	Journal struct {
+		_       structs.HostLayout
+		Commits [4]struct {
+			_         structs.HostLayout
+			Start     uint64
+			Flushing  uint64
+			Logging   uint64
+			DataFrom  uint64
+			DataUntil uint64
+			Flush     uint64
+			End       uint64
+			MemoryTid uint64
+			Tid       uint32
+			Memory    uint32
+		}
+		Last       uint32
+		Committing uint8
+		Locked     uint8
+		Ordering   uint8
+		Pad        uint8
+		Wanted     uint64
+		HomeAt     uint64
+	}
 }
 
 type programsOrdered struct {
@@ -109,7 +131,30 @@ type programsTaskPlace struct {
 	_    structs.HostLayout
 	Pid  uint32
 	Pad  uint32
-	Task programsTask
+	Task struct {
+		_              structs.HostLayout
+		SyncFrom       uint64
+		CommitFrom     uint64
+		FlushFrom      uint64
+		HandleFrom     uint64
+		CheckpointFrom uint64
+		HandleNs       uint64
+		HeldUntil      uint64
+		Ino            uint64
+		WrittenAt      uint64
+		PageFrom       uint64
+		PageIno        uint64
+		Operation      uint32
+		CommitDev      uint32
+		PageNext       uint8
+		InData         uint8
+		Checkpointing  uint8
+		Memory         uint8
+		Requested      uint8
+		Pad            [3]uint8
+		Later          uint32
+		_              [4]byte
+	}
 }
 
 type programsWait struct {
@@ -133,12 +178,10 @@ const (
 	programsMapBuckets                           = "buckets"
 	programsMapEndedCalls                        = "ended_calls"
 	programsMapHeld                              = "held"
-	programsMapJournalPlaces                     = "journal_places"
 	programsMapJournals                          = "journals"
 	programsMapLost                              = "lost"
 	programsMapOrdered                           = "ordered"
 	programsMapTaken                             = "taken"
-	programsMapTaskPlaces                        = "task_places"
 	programsMapTasks                             = "tasks"
 	programsMapWaits                             = "waits"
 	programsProgBioQueue                         = "bio_queue"
@@ -207,12 +250,14 @@ const (
 	programsVarEndedSecond                       = "ended_second"
 	programsVarFreshJournal                      = "fresh_journal"
 	programsVarInodeOfWork                       = "inode_of_work"
+	programsVarJournalPlaces                     = "journal_places"
 	programsVarLocked                            = "locked"
 	programsVarOrdering                          = "ordering"
 	programsVarStarting                          = "starting"
 	programsVarSysFdatasync                      = "sys_fdatasync"
 	programsVarSysFsync                          = "sys_fsync"
 	programsVarSysMsync                          = "sys_msync"
+	programsVarTaskPlaces                        = "task_places"
 )
 
 // loadPrograms returns the embedded CollectionSpec for programs.
@@ -317,41 +362,41 @@ type programsProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type programsMapSpecs struct {
-	Buckets       *ebpf.MapSpec `ebpf:"buckets"`
-	EndedCalls    *ebpf.MapSpec `ebpf:"ended_calls"`
-	Held          *ebpf.MapSpec `ebpf:"held"`
-	JournalPlaces *ebpf.MapSpec `ebpf:"journal_places"`
-	Journals      *ebpf.MapSpec `ebpf:"journals"`
-	Lost          *ebpf.MapSpec `ebpf:"lost"`
-	Ordered       *ebpf.MapSpec `ebpf:"ordered"`
-	Taken         *ebpf.MapSpec `ebpf:"taken"`
-	TaskPlaces    *ebpf.MapSpec `ebpf:"task_places"`
-	Tasks         *ebpf.MapSpec `ebpf:"tasks"`
-	Waits         *ebpf.MapSpec `ebpf:"waits"`
+	Buckets    *ebpf.MapSpec `ebpf:"buckets"`
+	EndedCalls *ebpf.MapSpec `ebpf:"ended_calls"`
+	Held       *ebpf.MapSpec `ebpf:"held"`
+	Journals   *ebpf.MapSpec `ebpf:"journals"`
+	Lost       *ebpf.MapSpec `ebpf:"lost"`
+	Ordered    *ebpf.MapSpec `ebpf:"ordered"`
+	Taken      *ebpf.MapSpec `ebpf:"taken"`
+	Tasks      *ebpf.MapSpec `ebpf:"tasks"`
+	Waits      *ebpf.MapSpec `ebpf:"waits"`
 }
 
 // programsVariableSpecs contains global variables before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type programsVariableSpecs struct {
-	Active       *ebpf.VariableSpec `ebpf:"active"`
-	AnyJournal   *ebpf.VariableSpec `ebpf:"any_journal"`
-	AnyTask      *ebpf.VariableSpec `ebpf:"any_task"`
-	BufferedWork *ebpf.VariableSpec `ebpf:"buffered_work"`
-	Checkpoints  *ebpf.VariableSpec `ebpf:"checkpoints"`
-	Committing   *ebpf.VariableSpec `ebpf:"committing"`
-	DirectWork   *ebpf.VariableSpec `ebpf:"direct_work"`
-	EndedBuffer  *ebpf.VariableSpec `ebpf:"ended_buffer"`
-	EndedFirst   *ebpf.VariableSpec `ebpf:"ended_first"`
-	EndedSecond  *ebpf.VariableSpec `ebpf:"ended_second"`
-	FreshJournal *ebpf.VariableSpec `ebpf:"fresh_journal"`
-	InodeOfWork  *ebpf.VariableSpec `ebpf:"inode_of_work"`
-	Locked       *ebpf.VariableSpec `ebpf:"locked"`
-	Ordering     *ebpf.VariableSpec `ebpf:"ordering"`
-	Starting     *ebpf.VariableSpec `ebpf:"starting"`
-	SysFdatasync *ebpf.VariableSpec `ebpf:"sys_fdatasync"`
-	SysFsync     *ebpf.VariableSpec `ebpf:"sys_fsync"`
-	SysMsync     *ebpf.VariableSpec `ebpf:"sys_msync"`
+	Active        *ebpf.VariableSpec `ebpf:"active"`
+	AnyJournal    *ebpf.VariableSpec `ebpf:"any_journal"`
+	AnyTask       *ebpf.VariableSpec `ebpf:"any_task"`
+	BufferedWork  *ebpf.VariableSpec `ebpf:"buffered_work"`
+	Checkpoints   *ebpf.VariableSpec `ebpf:"checkpoints"`
+	Committing    *ebpf.VariableSpec `ebpf:"committing"`
+	DirectWork    *ebpf.VariableSpec `ebpf:"direct_work"`
+	EndedBuffer   *ebpf.VariableSpec `ebpf:"ended_buffer"`
+	EndedFirst    *ebpf.VariableSpec `ebpf:"ended_first"`
+	EndedSecond   *ebpf.VariableSpec `ebpf:"ended_second"`
+	FreshJournal  *ebpf.VariableSpec `ebpf:"fresh_journal"`
+	InodeOfWork   *ebpf.VariableSpec `ebpf:"inode_of_work"`
+	JournalPlaces *ebpf.VariableSpec `ebpf:"journal_places"`
+	Locked        *ebpf.VariableSpec `ebpf:"locked"`
+	Ordering      *ebpf.VariableSpec `ebpf:"ordering"`
+	Starting      *ebpf.VariableSpec `ebpf:"starting"`
+	SysFdatasync  *ebpf.VariableSpec `ebpf:"sys_fdatasync"`
+	SysFsync      *ebpf.VariableSpec `ebpf:"sys_fsync"`
+	SysMsync      *ebpf.VariableSpec `ebpf:"sys_msync"`
+	TaskPlaces    *ebpf.VariableSpec `ebpf:"task_places"`
 }
 
 // programsObjects contains all objects after they have been loaded into the kernel.
@@ -374,17 +419,15 @@ func (o *programsObjects) Close() error {
 //
 // It can be passed to loadProgramsObjects or ebpf.CollectionSpec.LoadAndAssign.
 type programsMaps struct {
-	Buckets       *ebpf.Map `ebpf:"buckets"`
-	EndedCalls    *ebpf.Map `ebpf:"ended_calls"`
-	Held          *ebpf.Map `ebpf:"held"`
-	JournalPlaces *ebpf.Map `ebpf:"journal_places"`
-	Journals      *ebpf.Map `ebpf:"journals"`
-	Lost          *ebpf.Map `ebpf:"lost"`
-	Ordered       *ebpf.Map `ebpf:"ordered"`
-	Taken         *ebpf.Map `ebpf:"taken"`
-	TaskPlaces    *ebpf.Map `ebpf:"task_places"`
-	Tasks         *ebpf.Map `ebpf:"tasks"`
-	Waits         *ebpf.Map `ebpf:"waits"`
+	Buckets    *ebpf.Map `ebpf:"buckets"`
+	EndedCalls *ebpf.Map `ebpf:"ended_calls"`
+	Held       *ebpf.Map `ebpf:"held"`
+	Journals   *ebpf.Map `ebpf:"journals"`
+	Lost       *ebpf.Map `ebpf:"lost"`
+	Ordered    *ebpf.Map `ebpf:"ordered"`
+	Taken      *ebpf.Map `ebpf:"taken"`
+	Tasks      *ebpf.Map `ebpf:"tasks"`
+	Waits      *ebpf.Map `ebpf:"waits"`
 }
 
 func (m *programsMaps) Close() error {
@@ -392,12 +435,10 @@ func (m *programsMaps) Close() error {
 		m.Buckets,
 		m.EndedCalls,
 		m.Held,
-		m.JournalPlaces,
 		m.Journals,
 		m.Lost,
 		m.Ordered,
 		m.Taken,
-		m.TaskPlaces,
 		m.Tasks,
 		m.Waits,
 	)
@@ -407,24 +448,26 @@ func (m *programsMaps) Close() error {
 //
 // It can be passed to loadProgramsObjects or ebpf.CollectionSpec.LoadAndAssign.
 type programsVariables struct {
-	Active       *ebpf.Variable `ebpf:"active"`
-	AnyJournal   *ebpf.Variable `ebpf:"any_journal"`
-	AnyTask      *ebpf.Variable `ebpf:"any_task"`
-	BufferedWork *ebpf.Variable `ebpf:"buffered_work"`
-	Checkpoints  *ebpf.Variable `ebpf:"checkpoints"`
-	Committing   *ebpf.Variable `ebpf:"committing"`
-	DirectWork   *ebpf.Variable `ebpf:"direct_work"`
-	EndedBuffer  *ebpf.Variable `ebpf:"ended_buffer"`
-	EndedFirst   *ebpf.Variable `ebpf:"ended_first"`
-	EndedSecond  *ebpf.Variable `ebpf:"ended_second"`
-	FreshJournal *ebpf.Variable `ebpf:"fresh_journal"`
-	InodeOfWork  *ebpf.Variable `ebpf:"inode_of_work"`
-	Locked       *ebpf.Variable `ebpf:"locked"`
-	Ordering     *ebpf.Variable `ebpf:"ordering"`
-	Starting     *ebpf.Variable `ebpf:"starting"`
-	SysFdatasync *ebpf.Variable `ebpf:"sys_fdatasync"`
-	SysFsync     *ebpf.Variable `ebpf:"sys_fsync"`
-	SysMsync     *ebpf.Variable `ebpf:"sys_msync"`
+	Active        *ebpf.Variable `ebpf:"active"`
+	AnyJournal    *ebpf.Variable `ebpf:"any_journal"`
+	AnyTask       *ebpf.Variable `ebpf:"any_task"`
+	BufferedWork  *ebpf.Variable `ebpf:"buffered_work"`
+	Checkpoints   *ebpf.Variable `ebpf:"checkpoints"`
+	Committing    *ebpf.Variable `ebpf:"committing"`
+	DirectWork    *ebpf.Variable `ebpf:"direct_work"`
+	EndedBuffer   *ebpf.Variable `ebpf:"ended_buffer"`
+	EndedFirst    *ebpf.Variable `ebpf:"ended_first"`
+	EndedSecond   *ebpf.Variable `ebpf:"ended_second"`
+	FreshJournal  *ebpf.Variable `ebpf:"fresh_journal"`
+	InodeOfWork   *ebpf.Variable `ebpf:"inode_of_work"`
+	JournalPlaces *ebpf.Variable `ebpf:"journal_places"`
+	Locked        *ebpf.Variable `ebpf:"locked"`
+	Ordering      *ebpf.Variable `ebpf:"ordering"`
+	Starting      *ebpf.Variable `ebpf:"starting"`
+	SysFdatasync  *ebpf.Variable `ebpf:"sys_fdatasync"`
+	SysFsync      *ebpf.Variable `ebpf:"sys_fsync"`
+	SysMsync      *ebpf.Variable `ebpf:"sys_msync"`
+	TaskPlaces    *ebpf.Variable `ebpf:"task_places"`
 }
 
 // programsPrograms contains all programs after they have been loaded into the kernel.
