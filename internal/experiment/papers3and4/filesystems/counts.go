@@ -39,8 +39,8 @@ type Counts struct {
 	LockWaits float64 `json:"lock_waits"`
 	// EngineLocks are the waits for locks of ext4nvj's engine, by what the lock protects.
 	EngineLocks map[string]LockWait `json:"engine_locks,omitempty"`
-	// RoomWaits is the number of handles that found the journal full, as counted by
-	// the module.
+	// RoomWaits is the number of handles that waited at their start for room or at a gate, as
+	// counted by the module.
 	RoomWaits *float64 `json:"room_waits"`
 	// Merged is the number of the module's commits that included the next transaction.
 	Merged *float64 `json:"merged_commits"`
@@ -56,8 +56,9 @@ var triggers = []struct{ event, trigger string }{
 	{"jbd2/jbd2_run_stats", "hist:keys=dev:vals=blocks_logged"},
 	{"block/block_bio_queue", "hist:keys=dev,rwbs:vals=nr_sector"},
 	{"lock/contention_begin", "hist:keys=stacktrace:size=8192"},
-	// State 2 is an uninterruptible sleep.
-	{"sched/sched_switch", "hist:keys=stacktrace:size=8192 if prev_state == 2"},
+	// State 2 is an uninterruptible sleep. 128 is one of a thread of the kernel that is not
+	// counted as load: ext4nvj's, of the threads of the load that are in the kernel.
+	{"sched/sched_switch", `hist:keys=stacktrace:size=8192 if prev_state == 2 || (prev_state == 128 && prev_comm ~ "load/*")`},
 }
 
 const (

@@ -292,9 +292,9 @@ func (n Result) unflushed(load string) string {
 
 func (n Result) waitTable(load string) report.Table {
 	t := report.Table{
-		Columns: []string{"file system, threads", "at a handle's start", "in a handle", "commit", "checkpoint", "for a lock, of these", "journal full", "merged commits"},
+		Columns: []string{"file system, threads", "at a handle's start", "in a handle", "commit", "checkpoint", "for a lock, of these", "waited to start", "merged commits"},
 		Note: "The number of times that a thread waited for a lock, or slept without interruption by signals, with the journal on its stack. The kernel's tracepoints lock:contention_begin and sched:sched_switch count it, in the same way for all file systems. Commit includes each fsync that waits for the commit of another thread, and the thread that writes a commit. " +
-			"Journal full: handles that waited for space, counted by " + n.family().module + ". Waits outside of the journal, such as for writeback of data, are not included.",
+			"Waited to start: handles that waited for space, or until a commit of three merged transactions had none open, counted by " + n.family().module + ". Waits outside of the journal, such as for writeback of data, are not included.",
 	}
 	runs := n.countedRuns(load)
 	if len(runs) > 0 {

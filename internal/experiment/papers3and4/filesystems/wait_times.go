@@ -37,7 +37,7 @@ var timing = []struct{ event, trigger string }{
 	{lockBegins, lockTime("slept", "asleep", "b") + " if flags == 33 && " + ofThread},
 	{lockEnds, lockTime("began", "at", "c") + " if " + ofThread},
 	{lockEnds, lockTime("slept", "asleep", "d") + " if " + ofThread},
-	{switches, "hist:keys=prev_pid:left=common_timestamp,from=common_stacktrace:clock=mono if prev_state == 2 && prev_" + ofThread},
+	{switches, "hist:keys=prev_pid:left=common_timestamp,from=common_stacktrace:clock=mono if (prev_state == 2 || prev_state == 128) && prev_" + ofThread},
 	{switches, "hist:keys=next_pid:gone=common_timestamp-$left,stack=$from:clock=mono:onmatch(sched.sched_switch).trace(" + sleepEvent + ",$gone,$stack) if next_" + ofThread},
 }
 
