@@ -114,7 +114,7 @@ func TestExitCodesOfRun(t *testing.T) {
 
 func TestMistakesOfRun(t *testing.T) {
 	for said, args := range map[string][]string{
-		"not a kernel that is pinned in vm/kernels/kernels.yaml: want 5.10 or 6.1 or 6.1-arm64 or 6.12 or 7.2": {"--kernel", "5.4", "--", "true"},
+		"not a kernel that is pinned in vm/kernels/kernels.yaml: want 5.10 or 6.1 or 6.1-arm64 or 6.12 or 6.16 or 7.2 or 7.3": {"--kernel", "5.4", "--", "true"},
 		"give one for arm64":                          {"--kernel", "6.1-arm64", "--", "true"},
 		"--disk: disk \"big\": \"big\" is not a size": {"--disk", "big", "--", "true"},
 		"want a multiple of 2 MiB":                    {"--pmem", "1M", "--", "true"},
@@ -131,7 +131,7 @@ func TestMistakesOfRun(t *testing.T) {
 			t.Errorf("%v: %+v; want %q", args, got, said)
 		}
 	}
-	if got := run(t, "fetch", "--kernel", "5.4"); got.code != exitUsage || !strings.Contains(got.stderr, "want 5.10 or 6.1 or 6.1-arm64 or 6.12 or 7.2") {
+	if got := run(t, "fetch", "--kernel", "5.4"); got.code != exitUsage || !strings.Contains(got.stderr, "want 5.10 or 6.1 or 6.1-arm64 or 6.12 or 6.16 or 7.2 or 7.3") {
 		t.Errorf("%+v", got)
 	}
 	if got := run(t, "pin", "more"); got.code != exitUsage {

@@ -7,10 +7,11 @@ import (
 )
 
 // A built kernel is built on this host from the source of a pinned kernel, with a
-// configuration that finds faults. Its name is the pinned kernel's, a plus, and
-// the configuration's: 6.1+debug. builtBy builds it and puts it into the cache.
-// It is never fetched, and tests use it only if it is named.
-const builtBy = "nvjournal/kernel/debug/build"
+// configuration of the folder built: one that finds faults, or that has ext4 built in.
+// Its name is the pinned kernel's, a plus, and the configuration's: 6.1+debug. builtBy
+// builds it and puts it into the cache. It is never fetched, and tests use it only if it
+// is named.
+const builtBy = "vm/kernels/built/build"
 
 // built returns the built kernel of that configuration, from the source of p.
 func (p Pin) built(configuration string) (Pin, error) {

@@ -60,7 +60,7 @@ func TestInvalidPinFiles(t *testing.T) {
 }
 
 func TestFindListsTheExistingNames(t *testing.T) {
-	if _, err := Find("5.4"); err == nil || !strings.Contains(err.Error(), "5.10 or 6.1 or 6.1-arm64 or 6.12 or 7.2") || !strings.Contains(err.Error(), PinFile) {
+	if _, err := Find("5.4"); err == nil || !strings.Contains(err.Error(), "5.10 or 6.1 or 6.1-arm64 or 6.12 or 6.16 or 7.2 or 7.3") || !strings.Contains(err.Error(), PinFile) {
 		t.Errorf("%v", err)
 	}
 }
@@ -68,7 +68,7 @@ func TestFindListsTheExistingNames(t *testing.T) {
 // Guests boot a kernel of another release of Debian only if it is named: unstable has
 // each version for a few weeks.
 func TestAKernelOfASuiteIsBootedOnRequestOnly(t *testing.T) {
-	for name, source := range map[string]bool{"5.10": false, "7.2": true} {
+	for name, source := range map[string]bool{"5.10": true, "6.16": false, "7.2": true, "7.3": true} {
 		pin, err := Find(name)
 		if err != nil {
 			t.Fatal(err)
