@@ -79,6 +79,9 @@ func Open() (*Probe, error) {
 
 func (p *Probe) load(spec *ebpf.CollectionSpec) error {
 	cache := btf.NewCache()
+	if err := journal.CheckOperations(cache); err != nil {
+		return err
+	}
 	maps.DeleteFunc(spec.Programs, func(_ string, program *ebpf.ProgramSpec) bool { return ofMemory(program) })
 	missing, err := journal.DropUnattachable(spec, cache)
 	if err != nil {
@@ -103,7 +106,7 @@ func (p *Probe) load(spec *ebpf.CollectionSpec) error {
 	}
 	collection, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Cache: cache})
 	if err != nil {
-		return fmt.Errorf("%w: cannot load the BPF programs that measure waits: %w", journal.ErrUnsupported, err)
+		return fmt.Errorf("%w: cannot load the BPF programs that measure waits, which need Linux 5.15 or newer: %w", journal.ErrUnsupported, err)
 	}
 	defer collection.Close()
 	converts, err := journal.SetConversions(collection, cache)

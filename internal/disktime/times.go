@@ -10,9 +10,11 @@ import (
 	"os"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/link"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/journal"
 )
 
 // ErrUnsupported is wrapped by errors that name a missing feature of the host.
@@ -110,8 +112,12 @@ func Open() (*Probe, error) {
 	if os.Geteuid() != 0 {
 		return nil, fmt.Errorf("%w: attaching BPF programs needs root", ErrUnsupported)
 	}
+	cache := btf.NewCache()
+	if err := journal.CheckOperations(cache); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnsupported, err)
+	}
 	p := &Probe{}
-	if err := loadDisktimeObjects(&p.objects, nil); err != nil {
+	if err := loadDisktimeObjects(&p.objects, &ebpf.CollectionOptions{Cache: cache}); err != nil {
 		return nil, fmt.Errorf("%w: cannot load the BPF programs: %w", ErrUnsupported, err)
 	}
 	for _, program := range []*ebpf.Program{p.objects.RqIssue, p.objects.RqComplete} {

@@ -33,7 +33,7 @@ func TestGuestUnmountDeletesItsEntriesInTheKernel(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		unmountTakesItsEntries(t, loadAttribution, blockdev.DevOf(st.Rdev).Kernel(), dir, func() {
+		unmountTakesItsEntries(t, loadForThisKernel(t), blockdev.DevOf(st.Rdev).Kernel(), dir, func() {
 			if err := ext4.Unmount(t.Context(), dir); err != nil {
 				t.Fatal(err)
 			}

@@ -142,6 +142,9 @@ func open(load func() (*ebpf.CollectionSpec, error)) (*Probe, error) {
 
 func (p *Probe) load(spec *ebpf.CollectionSpec) error {
 	cache := btf.NewCache()
+	if err := CheckOperations(cache); err != nil {
+		return err
+	}
 	maps.DeleteFunc(spec.Programs, func(_ string, program *ebpf.ProgramSpec) bool { return ofNVJournal(program) })
 	missing, err := dropUnattachable(spec, cache)
 	if err != nil {

@@ -23,11 +23,12 @@ type Wanted struct {
 	Values []string
 }
 
-// Functions are those of the kernel whose addresses internal/journal looks up, and Values
-// those of enumerations.
+// Functions are those of the kernel whose addresses internal/journal looks up, Values those
+// of enumerations without a name, and Enums those with one, besides what programs name.
 var (
 	Functions = []string{"end_bio_bh_io_sync", "bh_end_write", "journal_end_buffer_io_sync", "ext4_end_bio"}
 	Values    = []string{"BIO_CLONED"}
+	Enums     = []string{"req_op", "req_opf"}
 )
 
 // Objects reads all compiled BPF programs below the root of the repository, by file.
@@ -49,11 +50,14 @@ func Objects(root string) (map[string]*ebpf.CollectionSpec, error) {
 	return objects, err
 }
 
-// Want returns what the programs of objects name, and Functions and Values.
+// Want returns what the programs of objects name, and Functions, Values and Enums.
 func Want(objects map[string]*ebpf.CollectionSpec) Wanted {
 	w := Wanted{Types: map[string]bool{}, Tracepoints: map[string]bool{}, Functions: map[string]bool{}, Values: Values}
 	for _, function := range Functions {
 		w.Functions[function] = true
+	}
+	for _, name := range Enums {
+		w.Types[name] = true
 	}
 	for _, object := range objects {
 		for t, err := range object.Types.All() {

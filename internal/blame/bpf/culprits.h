@@ -158,7 +158,7 @@ int BPF_PROG(rq_complete, struct request *rq, __u64 error, __u64 bytes)
 	if (!ordering)
 		return 0;
 	bio = rq->bio;
-	if (!bio || (rq->cmd_flags & REQ_OP_BITS) != bpf_core_enum_value(enum req_op, REQ_OP_WRITE))
+	if (!bio || (rq->cmd_flags & REQ_OP_BITS) != REQ_OP_WRITE)
 		return 0;
 	/* Since 6.8 jbd2 sets this flag on its own writes. File data never has it. */
 	if (bpf_core_enum_value_exists(enum req_flag_bits, __REQ_META) &&

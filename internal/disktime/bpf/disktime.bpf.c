@@ -17,7 +17,6 @@ struct request___with_sector {
 } __attribute__((preserve_access_index));
 
 #define OP_MASK 0xff /* REQ_OP_MASK */
-#define REQ_OP_FLUSH_NUMBER 2
 
 /* The classes, the same as in times.go. */
 enum class {
@@ -111,11 +110,11 @@ static __always_inline int class_of(struct request *rq)
 {
 	__u32 op = rq->cmd_flags & OP_MASK;
 
-	if (op == REQ_OP_FLUSH_NUMBER)
+	if (op == REQ_OP_FLUSH)
 		return CLASS_FLUSH;
-	if (op == bpf_core_enum_value(enum req_op, REQ_OP_READ))
+	if (op == REQ_OP_READ)
 		return CLASS_READ;
-	if (op != bpf_core_enum_value(enum req_op, REQ_OP_WRITE))
+	if (op != REQ_OP_WRITE)
 		return -1;
 	if (rq->cmd_flags >> bpf_core_enum_value(enum req_flag_bits, __REQ_META) & 1)
 		return CLASS_METADATA;

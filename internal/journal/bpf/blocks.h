@@ -712,9 +712,9 @@ static __always_inline int complete_any(struct request *rq, __u64 bytes)
 	bool reads, writes;
 	__u64 charged;
 
-	reads = op == bpf_core_enum_value(enum req_op, REQ_OP_READ);
-	writes = op == bpf_core_enum_value(enum req_op, REQ_OP_WRITE);
-	if (!reads && !writes && op != bpf_core_enum_value(enum req_op, REQ_OP_WRITE_ZEROES))
+	reads = op == REQ_OP_READ;
+	writes = op == REQ_OP_WRITE;
+	if (!reads && !writes && op != REQ_OP_WRITE_ZEROES)
 		return 0;
 	charged = as_unknown(charged_cgroup(bio));
 	sums = placed_charged(disk, charged);
@@ -788,7 +788,7 @@ static __always_inline int account_completion(struct request *rq, __u64 bytes)
 
 	if (!bio || !bytes)
 		return 0;
-	if ((rq->cmd_flags & OP_MASK) != bpf_core_enum_value(enum req_op, REQ_OP_WRITE))
+	if ((rq->cmd_flags & OP_MASK) != REQ_OP_WRITE)
 		return complete_other(rq, NULL, bytes);
 	place = place_of_bio(bio);
 	if (!place || place->generation != generation)
@@ -813,8 +813,7 @@ static __always_inline bool is_journal_write(struct bio *bio, __u32 op)
 {
 	struct inode *inode;
 
-	if (op != bpf_core_enum_value(enum req_op, REQ_OP_WRITE) || !bio->bi_iter.bi_size ||
-	    !is_committer(current_task()))
+	if (op != REQ_OP_WRITE || !bio->bi_iter.bi_size || !is_committer(current_task()))
 		return false;
 	if (is_metadata(bio))
 		return true;
@@ -838,18 +837,18 @@ static __always_inline __u32 submitter(struct bio *bio)
 static __always_inline void account_submission(struct bio *bio, __u32 disk, __u32 op, bool journal)
 {
 	__u64 bytes = bio->bi_iter.bi_size, charged = charged_cgroup(bio);
-	bool writes = op == bpf_core_enum_value(enum req_op, REQ_OP_WRITE);
+	bool writes = op == REQ_OP_WRITE;
 	struct charged *sums;
 
 	if (!bytes)
 		return;
-	if (op == bpf_core_enum_value(enum req_op, REQ_OP_READ)) {
+	if (op == REQ_OP_READ) {
 		sums = find_charged(disk, charged);
 		if (sums)
 			__sync_fetch_and_add(&sums->read_bytes, bytes);
 		return;
 	}
-	if (!writes && op != bpf_core_enum_value(enum req_op, REQ_OP_WRITE_ZEROES))
+	if (!writes && op != REQ_OP_WRITE_ZEROES)
 		return;
 	sums = find_charged(disk, charged);
 	if (!sums)
@@ -901,7 +900,7 @@ static __always_inline int see_submission(struct bio *bio)
 	if (!journal && !layers)
 		return 0;
 	/* A journal's bio, too: on a disk without layers it is not noted again below. */
-	if (notes && op == bpf_core_enum_value(enum req_op, REQ_OP_WRITE))
+	if (notes && op == REQ_OP_WRITE)
 		forget_reused(bio);
 	if (bpf_core_field_exists(bio->bi_bdev))
 		gendisk = bio->bi_bdev->bd_disk;

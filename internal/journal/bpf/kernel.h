@@ -54,6 +54,11 @@ enum {
 #define JBD2_SUPERBLOCK_V1 3
 #define JBD2_SUPERBLOCK_V2 4
 #define JBD2_REVOKE_BLOCK 5
+/* include/linux/blk_types.h: journal.CheckOperations compares them with the kernel's */
+#define REQ_OP_READ 0
+#define REQ_OP_WRITE 1
+#define REQ_OP_FLUSH 2
+#define REQ_OP_WRITE_ZEROES 9
 /* include/linux/kdev_t.h: the kernel's own dev_t */
 #define MINORBITS 20
 /* include/uapi/linux/fcntl.h on every architecture but alpha, mips, parisc */
@@ -67,12 +72,6 @@ enum bpf_func_id {
 
 enum cgroup_subsys_id {
 	io_cgrp_id = 3,
-};
-
-enum req_op {
-	REQ_OP_READ = 0,
-	REQ_OP_WRITE = 1,
-	REQ_OP_WRITE_ZEROES = 9,
 };
 
 enum req_flag_bits {

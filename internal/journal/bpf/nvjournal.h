@@ -61,8 +61,12 @@ static __always_inline int nvj_commits(__u32 dev)
 /* The pages of these bios are in no page cache, or in one that is JFS's own. */
 static __always_inline int nvj_writes(__u32 dev, struct bio *bio)
 {
-	bool layered = !BPF_CORE_READ(bio, bi_bdev, bd_disk, queue, mq_ops);
+	bool layered;
 
+	/* Before 5.12 there is no such module. */
+	if (!bpf_core_field_exists(bio->bi_bdev))
+		return 0;
+	layered = !BPF_CORE_READ(bio, bi_bdev, bd_disk, queue, mq_ops);
 	if (layered)
 		layers = 1;
 	note_bio((__u64)bio, (__u64)BPF_CORE_READ(bio, bi_io_vec), layered, KIND_METADATA,

@@ -8,9 +8,12 @@ import (
 	"bytes"
 	"context"
 	"debug/elf"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/cilium/ebpf/btf"
 
@@ -48,6 +51,9 @@ func cut(name string) error {
 	for _, module := range []string{"jbd2", "ext4"} {
 		file := filepath.Join(tree.Modules, "kernel/fs", module, module+".ko")
 		spec, err := typesOf(file, kernel)
+		if errors.Is(err, fs.ErrNotExist) && builtIn(tree.Modules, module) {
+			continue
+		}
 		if err != nil {
 			return err
 		}
@@ -62,6 +68,12 @@ func cut(name string) error {
 		return err
 	}
 	return os.WriteFile(filepath.Join("internal/kerneltypes", name+".btf"), text, 0o644)
+}
+
+// builtIn reports whether the kernel itself has a file system, and no module does.
+func builtIn(modules, name string) bool {
+	list, err := os.ReadFile(filepath.Join(modules, "modules.builtin"))
+	return err == nil && strings.Contains(string(list), "/"+name+".ko\n")
 }
 
 // typesOf reads the section .BTF of a kernel or, with base, of a module. The library wants
