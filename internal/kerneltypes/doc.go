@@ -9,7 +9,7 @@
 // General Public License, version 2. To renew one, or after a program names another type:
 //
 //	make build-vm
-//	go run ./internal/kerneltypes/cut 6.1 6.12 6.16 7.2 7.3
+//	go run ./internal/kerneltypes/cut 5.10+builtin 6.1 6.12 6.16 7.2 7.3
 //
 // What a check cannot show: whether the verifier accepts a program, whether a function
 // that is no tracepoint still is called, and what a field means. Guests show it.
