@@ -110,10 +110,7 @@ func inJFSGuest(t *testing.T, config vmtest.Config, test func(t *testing.T)) {
 			vmtest.Need(t, kernel)
 			config.Disks = []string{size(diskBytes), size(diskBytes)}
 			config.Pmem = []string{size(pmemBytes), size(pmemBytes), size(volatileBytes) + ",virtio"}
-			config.Modules = "jfs,dm-flakey,quota_v2,hwpoison_inject," + jfsModule(t, kernel) + "," + faultsModule(t, kernel)
-			if !strings.Contains(kernel, "+") { // those that look for faults do without
-				config.Modules += ",dm-delay"
-			}
+			config.Modules = "jfs,dm-flakey,dm-delay,quota_v2,hwpoison_inject," + jfsModule(t, kernel) + "," + faultsModule(t, kernel)
 			config.Parallel = parallel
 			for _, tool := range jfsTools {
 				config.Give = append(config.Give, needs.Tool(t, tool))

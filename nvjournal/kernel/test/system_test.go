@@ -100,7 +100,7 @@ const (
 
 // loaded are the modules besides ours: stock ext4, and those that it and the tests
 // need.
-const loaded = "ext4,dm-flakey,quota_v2,loop,hwpoison_inject"
+const loaded = "ext4,dm-flakey,dm-delay,quota_v2,loop,hwpoison_inject"
 
 // tools are the host's programs that guests need.
 var tools = []string{"mke2fs", "e2fsck", "dmsetup", "chattr"}
@@ -147,9 +147,6 @@ func inGuest(t *testing.T, config vmtest.Config, test func(t *testing.T)) {
 			config.Disks = []string{size(diskBytes), size(diskBytes)}
 			config.Pmem = []string{size(pmemBytes), size(pmemBytes), size(volatileBytes) + ",virtio"}
 			config.Modules = loaded
-			if !strings.Contains(kernel, "+") { // those that look for faults do without
-				config.Modules += ",dm-delay"
-			}
 			config.Parallel = parallel
 			for _, tool := range tools {
 				needs.Tool(t, tool)
