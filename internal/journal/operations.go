@@ -30,7 +30,7 @@ func CheckOperations(types kernelBTF) error {
 	}
 	for name, want := range requestOperations {
 		if number, ok := known[name]; !ok || number != want {
-			return fmt.Errorf("%w: the kernel's requests have no operation %s with the number %d: so the BPF programs do not fit this kernel", ErrUnsupported, name, want)
+			return fmt.Errorf("%w: the kernel's requests have no operation %s with the number %d, so the BPF programs do not fit this kernel", ErrUnsupported, name, want)
 		}
 	}
 	return nil

@@ -109,9 +109,9 @@ func memoryFixture(t *testing.T, kind string, bytes uint64) fixture.Options {
 	}
 }
 
-// goodRounds is how many rounds a case has at most. One is enough: other programs can have
+// mostRounds is how many rounds a case has at most. One is enough: other programs can have
 // taken the processors of an emulated guest, so that the waiter waited for them.
-const goodRounds = 5
+const mostRounds = 5
 
 // runMemoryCases runs each case until check finds most of a round's time where it belongs.
 func runMemoryCases(t *testing.T, cases []Case, check func(t *testing.T, c Case, r Round) (share float64)) {
@@ -120,7 +120,7 @@ func runMemoryCases(t *testing.T, cases []Case, check func(t *testing.T, c Case,
 	for _, c := range cases {
 		t.Run(c.Name, func(t *testing.T) {
 			var shares []float64
-			for len(shares) < goodRounds {
+			for len(shares) < mostRounds {
 				m := c.Fixture.Memory
 				if out, err := exec.Command("nvj", "format", m.Region, "--force", "--size", fmt.Sprint(m.SizeBytes), "--partitions", "1").CombinedOutput(); err != nil {
 					t.Fatalf("nvj format: %v: %s", err, out)
