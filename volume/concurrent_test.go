@@ -48,6 +48,15 @@ func TestLocksEndWithTheirProcessAndOthersWait(t *testing.T) {
 	r.clear()
 }
 
+// Repair lists the volumes and then locks each. One that was deleted in between is not
+// damaged.
+func TestRepairSkipsAVolumeThatIsDeletedMeanwhile(t *testing.T) {
+	r := newRig(t)
+	if what, err := r.pool.repair(t.Context(), "deleted", time.Now()); what != "" || !errors.Is(err, ErrNotFound) {
+		t.Errorf("%q, %v", what, err)
+	}
+}
+
 func TestOfTwoProcessesThatAttachOneDoes(t *testing.T) {
 	r := newRig(t)
 	name := r.name("v")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"strings"
 	"time"
@@ -92,6 +93,9 @@ var repairPatience = time.Second
 
 func (p *Pool) repair(ctx context.Context, name string, deadline time.Time) (what string, err error) {
 	l, err := store.AwaitLockUntil(ctx, p.files.VolumeDir(name), deadline)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("volume %s %w", name, ErrNotFound) // deleted since it was listed
+	}
 	if err != nil {
 		return "", err
 	}
