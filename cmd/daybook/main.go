@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"os"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/daybook-project/daybook/internal/adopt"
 	"github.com/daybook-project/daybook/internal/disksim"
 	"github.com/daybook-project/daybook/internal/interrupt"
@@ -26,13 +28,17 @@ func main() {
 	root, out := newRootCommand(), stdout.On(os.Stdout)
 	root.SetOut(out)
 	err := out.Or(root.ExecuteContext(ctx))
+	unread := out.Closed() || errors.Is(context.Cause(ctx), interrupt.ErrOutputClosed)
 	stop()
-	if err == nil {
+	if err == nil && !unread {
 		return
 	}
 	err = wantRoot(err, os.Geteuid())
-	if !errors.Is(err, context.Canceled) {
+	if err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, unix.EPIPE) {
 		fmt.Fprintln(os.Stderr, "daybook:", err)
+	}
+	if unread {
+		os.Exit(exitUnread)
 	}
 	os.Exit(exitCode(err))
 }

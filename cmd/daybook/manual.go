@@ -20,6 +20,7 @@ Exit codes:
   2    the command line, or a file given to it, is wrong
   3    this host lacks something: root, BTF, BFQ or FUSE
   130  interrupted by Ctrl-C, SIGTERM, SIGHUP or SIGQUIT, after cleaning up
+  141  nobody reads the output any more, as after "| head"; after cleaning up
 
 Files:
   /sys/fs/cgroup     cgroups (read), their weights and limits (written)

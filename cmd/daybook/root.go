@@ -16,6 +16,7 @@ const (
 	exitUsage       = 2   // the command line or a file given to it is wrong
 	exitUnsupported = 3   // this host lacks something (root, BTF, BFQ, FUSE)
 	exitInterrupted = 130 // a signal that asks for the end, after cleaning up
+	exitUnread      = 141 // nobody reads the output, after cleaning up; as a shell reports SIGPIPE
 )
 
 // usageError marks errors in the user's input.

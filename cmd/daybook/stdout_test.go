@@ -28,3 +28,24 @@ func TestAnOutputThatCannotBeWrittenIsAnError(t *testing.T) {
 		}
 	}
 }
+
+func TestAnOutputThatNobodyReadsHasItsExitCodeAndNoMessage(t *testing.T) {
+	for _, words := range []string{"--help", "volume", "version"} {
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = r.Close()
+		command := exec.Command("/proc/self/exe", strings.Fields(words)...)
+		command.Env = append(os.Environ(), commandVariable+"=1")
+		var said bytes.Buffer
+		command.Stdout, command.Stderr = w, &said
+		_ = command.Run()
+		if code := command.ProcessState.ExitCode(); code != exitUnread || said.Len() != 0 {
+			t.Errorf("daybook %s: exit code %d: %s", words, code, said.String())
+		}
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package interrupt
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -28,6 +29,12 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	case "ignorant":
 		signal.Ignore(unix.SIGHUP)
+	case "own pipe", "log":
+		goOn(os.Getenv(roleVariable))
+		return
+	case "talk":
+		talk()
+		return
 	}
 	ctx, stop := Context(context.Background())
 	var reloads <-chan os.Signal
@@ -44,6 +51,90 @@ func TestMain(m *testing.M) {
 	}
 	stop()
 	fmt.Println("clean")
+}
+
+// talk writes to standard output until the context ends, and then the cause to descriptor 3.
+func talk() {
+	ctx, stop := Context(context.Background())
+	defer stop()
+	for ctx.Err() == nil {
+		fmt.Println("talk")
+	}
+	fmt.Fprint(os.NewFile(3, "report"), context.Cause(ctx))
+}
+
+// writes is how often a broken pipe is written to. The signal of each write is received a
+// moment after it.
+const writes = 10000
+
+// goOn writes to a pipe that nobody reads, and then "alive" to descriptor 3: to a pipe of
+// its own, or to standard error, which is the journal of systemd.
+func goOn(role string) {
+	to := os.Stderr
+	if role == "log" {
+		var st unix.Stat_t
+		if err := unix.Fstat(2, &st); err != nil {
+			panic(err)
+		}
+		os.Setenv("JOURNAL_STREAM", fmt.Sprintf("%d:%d", st.Dev, st.Ino))
+	} else {
+		r, w, err := os.Pipe()
+		if err != nil {
+			panic(err)
+		}
+		r.Close()
+		to = w
+	}
+	ctx, stop := Context(context.Background())
+	defer stop()
+	for range writes {
+		if _, err := to.WriteString("talk"); !errors.Is(err, unix.EPIPE) || ctx.Err() != nil {
+			panic(fmt.Sprint(err, ctx.Err()))
+		}
+	}
+	fmt.Fprint(os.NewFile(3, "report"), "alive")
+}
+
+func TestAnOutputThatNobodyReadsEndsTheProgramAfterCleaningUp(t *testing.T) {
+	for _, c := range []struct {
+		role, reported string
+	}{
+		{"talk", ErrOutputClosed.Error()},
+		// Other pipes, such as connections of clients, do not end it.
+		{"own pipe", "alive"},
+		{"log", "alive"},
+	} {
+		command := exec.Command("/proc/self/exe")
+		command.Env = append(os.Environ(), roleVariable+"="+c.role)
+		var pipes [3][2]*os.File
+		for i := range pipes {
+			r, w, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Close()
+			defer w.Close()
+			pipes[i] = [2]*os.File{r, w}
+		}
+		command.Stdout, command.Stderr, command.ExtraFiles = pipes[0][1], pipes[1][1], []*os.File{pipes[2][1]}
+		switch c.role {
+		case "talk":
+			pipes[0][0].Close()
+		case "log":
+			pipes[1][0].Close()
+		}
+		if err := command.Start(); err != nil {
+			t.Fatal(err)
+		}
+		hung := time.AfterFunc(awaittest.Patience, func() { _ = command.Process.Kill() })
+		waited := command.Wait()
+		hung.Stop()
+		pipes[2][1].Close()
+		report, err := io.ReadAll(pipes[2][0])
+		if waited != nil || err != nil || string(report) != c.reported {
+			t.Errorf("%s: it reported %q, %v, %v; want %q", c.role, report, err, waited, c.reported)
+		}
+	}
 }
 
 func TestASignalEndsTheProgramAfterCleaningUp(t *testing.T) {

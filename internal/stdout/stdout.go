@@ -3,7 +3,12 @@
 // incomplete output for success.
 package stdout
 
-import "os"
+import (
+	"errors"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
 
 // Output is a standard output. It is not safe for concurrent use.
 type Output struct {
@@ -34,3 +39,7 @@ func (o *Output) Or(err error) error {
 	}
 	return o.err
 }
+
+// Closed says whether a write failed because nobody reads the output, such as after
+// "| head".
+func (o *Output) Closed() bool { return errors.Is(o.err, unix.EPIPE) }
