@@ -21,8 +21,8 @@ func newRecordCommand() *cobra.Command {
 		Short: "Record the samples of an uncontrolled disk, for the tests of the laws",
 		Long: `Record runs the scenario 50:50 uncontrolled under BFQ's default slices, which vary the most,
 and appends a sample to FILE every 5 s. The containers' cgroups are named /A and /B. The recording
-disk.jsonl in internal/control/testdata was made with it.`,
-		Example: "  daybook-bench record --seconds 250 internal/control/testdata/disk.jsonl",
+disk.jsonl in internal/control/law/testdata was made with it.`,
+		Example: "  daybook-bench record --seconds 250 internal/control/law/testdata/disk.jsonl",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			lab, err := b.lab(cmd)

@@ -19,6 +19,7 @@ import (
 	"github.com/daybook-project/daybook/internal/cgroup"
 	"github.com/daybook-project/daybook/internal/container"
 	"github.com/daybook-project/daybook/internal/control"
+	"github.com/daybook-project/daybook/internal/control/law"
 	"github.com/daybook-project/daybook/internal/interrupt"
 )
 
@@ -138,7 +139,7 @@ func (f *controlFlags) load() (control.Config, error) {
 		config.Interval = f.interval
 	}
 	if f.law != "" {
-		if _, err := control.NewLaw(f.law, control.BFQRange); err != nil {
+		if _, err := law.NewLaw(f.law, law.BFQRange); err != nil {
 			return config, fmt.Errorf("--law: %w", err)
 		}
 		config.Law = f.law

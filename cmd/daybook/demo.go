@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybook-project/daybook/internal/cgroup"
-	"github.com/daybook-project/daybook/internal/control"
+	"github.com/daybook-project/daybook/internal/control/law"
 	"github.com/daybook-project/daybook/internal/disksim"
 	"github.com/daybook-project/daybook/internal/experiment/fixture"
 	"github.com/daybook-project/daybook/internal/experiment/paper1/shares"
@@ -52,7 +52,7 @@ FUSE, loop devices, BFQ and a kernel with BTF, and takes about two minutes.`,
 	flags := cmd.Flags()
 	flags.Float64Var(&f.seconds, "seconds", 55, "length of each of the two phases, 5 to 3600")
 	flags.DurationVar(&f.interval, "interval", 5*time.Second, "time between samples and corrections")
-	flags.StringVar(&f.law, "law", control.FeedbackLaw, "law of the controlled phase: feedback or paper")
+	flags.StringVar(&f.law, "law", law.FeedbackLaw, "law of the controlled phase: feedback or paper")
 	flags.StringVar(&f.output, "output", "", "write the report to `FILE` (.html, with a .svg beside it); default build/demo.html, with --json none")
 	flags.BoolVar(&f.asJSON, "json", false, "print the result as JSON")
 	return cmd
@@ -65,7 +65,7 @@ func (f *demoFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	case f.interval < minInterval || f.interval.Seconds() > f.seconds:
 		return usageError{fmt.Errorf("--interval is %v; want 1s to the length of a phase", f.interval)}
 	}
-	if _, err := control.NewLaw(f.law, control.BFQRange); err != nil {
+	if _, err := law.NewLaw(f.law, law.BFQRange); err != nil {
 		return usageError{fmt.Errorf("--law: %w", err)}
 	}
 	if os.Geteuid() != 0 {

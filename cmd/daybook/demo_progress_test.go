@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/daybook-project/daybook/internal/control"
+	"github.com/daybook-project/daybook/internal/control/law"
 	"github.com/daybook-project/daybook/internal/experiment/scenario"
 )
 
@@ -13,7 +13,7 @@ import (
 func TestTheDemoHasATitleForEachPhaseAndNoOther(t *testing.T) {
 	var out bytes.Buffer
 	p := newDemoProgress(&out, scenario.Scenario{})
-	for _, phase := range []string{"", scenario.Uncontrolled, scenario.Uncontrolled, control.FeedbackLaw, ""} {
+	for _, phase := range []string{"", scenario.Uncontrolled, scenario.Uncontrolled, law.FeedbackLaw, ""} {
 		p.show(phase, "working", nil)
 	}
 	p.end()

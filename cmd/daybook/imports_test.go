@@ -36,6 +36,10 @@ var separations = []struct{ from, to string }{
 	{"internal/top", "internal/journal"}, {"internal/top", "internal/meter"},
 	{"internal/serve", "internal/journal"}, {"internal/serve", "internal/meter"},
 	{"internal/figure", "internal/journal"}, {"internal/figure", "internal/meter"},
+	// A law knows nothing but observations, and what judges it knows nothing of the host.
+	{"internal/control/law", "internal"}, {"internal/control/law", "volume"},
+	{"internal/control/judge", "internal/account"}, {"internal/control/judge", "internal/cgroup"},
+	{"internal/control/judge", "internal/blockdev"},
 	// Those that take them change nothing.
 	{"internal/journal", "internal/control"}, {"internal/meter", "internal/control"},
 	{"internal/journal", "volume"}, {"internal/meter", "volume"},

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybook-project/daybook/internal/account"
-	"github.com/daybook-project/daybook/internal/control"
+	"github.com/daybook-project/daybook/internal/control/law"
 	"github.com/daybook-project/daybook/internal/top"
 )
 
@@ -23,7 +23,7 @@ func newReplayCommand() *cobra.Command {
 	var show showFlags
 	var speed float64
 	var skip int
-	var law string
+	var lawName string
 	cmd := &cobra.Command{
 		Use:   "replay FILE",
 		Short: "Show a recording on the screens of top",
@@ -63,8 +63,8 @@ other damage is an error with the line number.`,
 				return usageError{fmt.Errorf("--skip is %d; want 0 or more", skip)}
 			}
 			return replay(cmd.Context(), args[0], skip, func(ctx context.Context, reader *account.Series, path string) error {
-				if law != "" {
-					return showLaw(ctx, reader, law, options)
+				if lawName != "" {
+					return showLaw(ctx, reader, lawName, options)
 				}
 				options.Origin = path
 				options.AtEnd = reader.Unfinished
@@ -78,8 +78,8 @@ other damage is an error with the line number.`,
 	show.add(cmd)
 	cmd.Flags().Float64Var(&speed, "speed", 1, "times the speed of the recording, on the full screen")
 	cmd.Flags().IntVar(&skip, "skip", 0, "skip the first `N` samples")
-	cmd.Flags().StringVar(&law, "law", "", "print the weights that this law would have set: feedback or paper")
-	_ = cmd.RegisterFlagCompletionFunc("law", cobra.FixedCompletions([]cobra.Completion{control.FeedbackLaw, control.PaperLaw}, cobra.ShellCompDirectiveNoFileComp))
+	cmd.Flags().StringVar(&lawName, "law", "", "print the weights that this law would have set: feedback or paper")
+	_ = cmd.RegisterFlagCompletionFunc("law", cobra.FixedCompletions([]cobra.Completion{law.FeedbackLaw, law.PaperLaw}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
@@ -114,8 +114,8 @@ func replay(ctx context.Context, path string, skip int, show func(context.Contex
 	return usageError{err}
 }
 
-func showLaw(ctx context.Context, reader *account.Series, law string, options top.Options) error {
-	whatIf, err := top.NewWhatIf(law)
+func showLaw(ctx context.Context, reader *account.Series, lawName string, options top.Options) error {
+	whatIf, err := top.NewWhatIf(lawName)
 	if err != nil {
 		return err
 	}

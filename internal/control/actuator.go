@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/daybook-project/daybook/internal/account"
+	"github.com/daybook-project/daybook/internal/control/law"
 )
 
 // How limits and weights alternate if weights are not followed.
@@ -39,7 +40,7 @@ type actuatorChoice struct {
 	// active containers.
 	limitedSeconds float64
 	weightsRate    throughput
-	limitsRate     mean
+	limitsRate     law.Mean
 	active         int
 	fewer          fewer
 	activity       activity
@@ -87,7 +88,7 @@ func (c *Controller) chooseActuator(seconds, bytes float64, active int) {
 	}
 	s.waitSeconds = max(0, s.waitSeconds-seconds)
 	if !s.limiting {
-		if !s.ignored {
+		if !s.Ignored {
 			s.retrying = false
 			if s.calmSeconds += seconds; s.calmSeconds >= s.pauseSeconds {
 				s.pauseSeconds = firstPause
@@ -95,7 +96,7 @@ func (c *Controller) chooseActuator(seconds, bytes float64, active int) {
 			return
 		}
 		s.calmSeconds = 0
-		if s.waitSeconds > 0 || s.retrying && max(s.ignoredSeconds, s.missedSeconds()) < retrySeconds {
+		if s.waitSeconds > 0 || s.retrying && max(s.IgnoredSeconds, s.MissedSeconds()) < retrySeconds {
 			return
 		}
 		if cgroup := c.unreachable(); cgroup != "" {
@@ -111,12 +112,12 @@ func (c *Controller) chooseActuator(seconds, bytes float64, active int) {
 	}
 	if s.limitedSeconds += seconds; active < s.active {
 		// Fewer containers do less I/O, with and without limits.
-		s.limitedSeconds, s.limitsRate = 0, mean{}
+		s.limitedSeconds, s.limitsRate = 0, law.Mean{}
 	}
-	s.limitsRate.add(bytes, seconds, rateSeconds)
-	if s.limitedSeconds > costSeconds && s.limitsRate.rate() < costPart*s.weightsRate.all.rate() && s.waitSeconds > 0 {
+	s.limitsRate.Add(bytes, seconds, rateSeconds)
+	if s.limitedSeconds > costSeconds && s.limitsRate.Rate() < costPart*s.weightsRate.all.Rate() && s.waitSeconds > 0 {
 		c.log.Warn(fmt.Sprintf("limits cost the disk's throughput: %.1f MB/s, and %.1f MB/s by weights that are not followed; weights are tried again, and limits in %.0f s",
-			s.limitsRate.rate()/1e6, s.weightsRate.all.rate()/1e6, s.pauseSeconds), "device", c.disk.Device)
+			s.limitsRate.Rate()/1e6, s.weightsRate.all.Rate()/1e6, s.pauseSeconds), "device", c.disk.Device)
 		c.useLimits(false)
 		s.retrying, s.waitSeconds = true, s.pauseSeconds
 		return
@@ -131,13 +132,13 @@ func (c *Controller) chooseActuator(seconds, bytes float64, active int) {
 func (c *Controller) useLimits(limiting bool) {
 	s := &c.scheduler
 	s.limiting = limiting
-	s.limitedSeconds, s.limitsRate = 0, mean{}
-	s.restart()
+	s.limitedSeconds, s.limitsRate = 0, law.Mean{}
+	s.Restart()
 	c.forgetWindows()
 	clear(c.limitLaws)
-	for parent, law := range c.laws {
-		if f, ok := law.(*Feedback); ok && limiting {
-			c.limitLaws[parent] = f.limits()
+	for parent, of := range c.laws {
+		if f, ok := of.(*law.Feedback); ok && limiting {
+			c.limitLaws[parent] = f.Limits()
 		}
 	}
 	clear(c.laws)

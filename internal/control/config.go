@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/daybook-project/daybook/internal/account"
+	"github.com/daybook-project/daybook/internal/control/law"
 )
 
 // Config is what the operator wants; see docs/control.md for the file.
@@ -71,7 +72,7 @@ const MinStep = 500 * time.Millisecond
 // MinStep or more apart. jbd2 writes for a few seconds and then pauses for a few: a
 // law that answers once in that time always answers the part that is over.
 func (c Config) Step() time.Duration {
-	if c.Law != FeedbackLaw {
+	if c.Law != law.FeedbackLaw {
 		return c.Interval
 	}
 	return max(MinStep, c.Interval/stepsPerInterval)
@@ -114,7 +115,7 @@ const (
 
 // DefaultConfig is the configuration of an empty file.
 func DefaultConfig() Config {
-	return Config{Interval: DefaultInterval, Actuator: ActuatorAuto, Law: FeedbackLaw, Metadata: MetadataAuto, StateDir: DefaultStateDir, AutoTunables: true, CorrectLimits: true}
+	return Config{Interval: DefaultInterval, Actuator: ActuatorAuto, Law: law.FeedbackLaw, Metadata: MetadataAuto, StateDir: DefaultStateDir, AutoTunables: true, CorrectLimits: true}
 }
 
 // ParseInterval reads and bounds an interval such as "5s".
@@ -143,7 +144,7 @@ func CheckStateDir(dir string) error {
 }
 
 // CheckWeights rejects weights that the weight file does not accept.
-func (c Config) CheckWeights(file string, r Range) error {
+func (c Config) CheckWeights(file string, r law.Range) error {
 	for _, rule := range c.Containers {
 		if rule.Weight != 0 && !r.Holds(rule.Weight) {
 			return fmt.Errorf("configuration line %d: weight of %s: %d: %s takes %d to %d",

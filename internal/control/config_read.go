@@ -12,6 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/daybook-project/daybook/internal/configfile"
+	"github.com/daybook-project/daybook/internal/control/law"
 )
 
 // ConfigError is all that is wrong with a configuration, in the order of the lines.
@@ -102,7 +103,7 @@ func (r *configReader) config(file document) Config {
 		config.Actuator = text
 	}
 	if text, line := r.Scalar(file.Law); text != "" {
-		if _, err := NewLaw(text, BFQRange); err != nil {
+		if _, err := law.NewLaw(text, law.BFQRange); err != nil {
 			r.Refuse(line, "law: %v", err)
 		}
 		config.Law = text
@@ -206,7 +207,7 @@ func (r *configReader) rule(n int, match, weight yaml.Node) (rule Rule, ok bool)
 		rule.line = weight.Line
 		var err error
 		rule.Weight, err = strconv.ParseUint(weight.Value, 10, 64)
-		if err != nil || rule.Weight < 1 || rule.Weight > maxWeight {
+		if err != nil || rule.Weight < 1 || rule.Weight > law.MaxWeight {
 			r.Refuse(weight.Line, "weight of %.100s: %q: want a whole number from 1 (leave weight out to keep the one found)", rule.Match, weight.Value)
 		} else if widest := (noWeights{}).Range(); rule.Weight > widest.Max {
 			r.Refuse(weight.Line, "weight of %.100s: %d: no weight file takes more than %d", rule.Match, rule.Weight, widest.Max)
@@ -222,8 +223,8 @@ func (c Config) Check() (notes []Problem) {
 		notes = append(notes, Problem{Text: "no devices: name them with --device"})
 	}
 	for n, rule := range c.Containers {
-		if rule.Weight > BFQRange.Max {
-			notes = append(notes, Problem{Line: rule.line, Text: fmt.Sprintf("weight of %.100s: %d: BFQ takes %d to %d", rule.Match, rule.Weight, BFQRange.Min, BFQRange.Max)})
+		if rule.Weight > law.BFQRange.Max {
+			notes = append(notes, Problem{Line: rule.line, Text: fmt.Sprintf("weight of %.100s: %d: BFQ takes %d to %d", rule.Match, rule.Weight, law.BFQRange.Min, law.BFQRange.Max)})
 		}
 		if len(rule.Match) > 1 && strings.HasSuffix(rule.Match, "/") {
 			notes = append(notes, Problem{Line: rule.line, Text: fmt.Sprintf("%.100s matches nothing: no path ends in /", rule.Match)})

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/daybook-project/daybook/internal/configfile"
+	"github.com/daybook-project/daybook/internal/control/law"
 )
 
 func TestConfigIsReadAsWritten(t *testing.T) {
@@ -29,7 +30,7 @@ containers:
 	if err != nil {
 		t.Fatal(err)
 	}
-	if config.Interval != 10*time.Second || !slices.Equal(config.Devices, []string{"sda"}) || config.Law != PaperLaw || config.Actuator != ActuatorLimits ||
+	if config.Interval != 10*time.Second || !slices.Equal(config.Devices, []string{"sda"}) || config.Law != law.PaperLaw || config.Actuator != ActuatorLimits ||
 		config.StateDir != "/srv/daybook" || !reflect.DeepEqual(config.Tunables, map[string]uint64{"low_latency": 0, "timeout_sync": 40}) || config.CorrectLimits {
 		t.Errorf("read %+v", config)
 	}
@@ -54,7 +55,7 @@ func TestAnEmptyConfigMeansTheDefaults(t *testing.T) {
 			t.Errorf("%q: %v", text, err)
 			continue
 		}
-		if config.Interval != 5*time.Second || config.Law != FeedbackLaw || config.Actuator != ActuatorAuto || config.StateDir != DefaultStateDir || config.Tunables != nil || !config.CorrectLimits {
+		if config.Interval != 5*time.Second || config.Law != law.FeedbackLaw || config.Actuator != ActuatorAuto || config.StateDir != DefaultStateDir || config.Tunables != nil || !config.CorrectLimits {
 			t.Errorf("%q: %+v", text, config)
 		}
 		if _, matched := config.Ideal("/anything", ""); !matched {
@@ -184,10 +185,10 @@ func TestWeightsAreCheckedAgainstTheWeightFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := config.CheckWeights("io.weight", Range{Min: 1, Max: 10000}); err != nil {
+	if err := config.CheckWeights("io.weight", law.Range{Min: 1, Max: 10000}); err != nil {
 		t.Error(err)
 	}
-	err = config.CheckWeights("blkio.bfq.weight", BFQRange)
+	err = config.CheckWeights("blkio.bfq.weight", law.BFQRange)
 	if err == nil || !strings.Contains(err.Error(), "line 3") || !strings.Contains(err.Error(), "blkio.bfq.weight takes 1 to 1000") {
 		t.Errorf("1001 for BFQ: %v", err)
 	}
@@ -206,11 +207,11 @@ func FuzzConfig(f *testing.F) {
 		if CheckInterval(config.Interval) != nil || CheckStateDir(config.StateDir) != nil {
 			t.Fatalf("%q gave %+v", text, config)
 		}
-		if _, err := NewLaw(config.Law, BFQRange); err != nil {
+		if _, err := law.NewLaw(config.Law, law.BFQRange); err != nil {
 			t.Fatal(err)
 		}
 		for _, rule := range config.Containers {
-			if rule.Match == "" || rule.Weight > maxWeight {
+			if rule.Match == "" || rule.Weight > law.MaxWeight {
 				t.Fatalf("%q gave %+v", text, rule)
 			}
 		}
@@ -223,11 +224,11 @@ func TestOnlyTheFeedbackLawCorrectsWithinAnInterval(t *testing.T) {
 		law            string
 		interval, want time.Duration
 	}{
-		{PaperLaw, 5 * time.Second, 5 * time.Second},
-		{FeedbackLaw, 5 * time.Second, MinStep},
-		{FeedbackLaw, time.Second, MinStep},
-		{FeedbackLaw, 2 * time.Second, MinStep},
-		{FeedbackLaw, time.Minute, 6 * time.Second},
+		{law.PaperLaw, 5 * time.Second, 5 * time.Second},
+		{law.FeedbackLaw, 5 * time.Second, MinStep},
+		{law.FeedbackLaw, time.Second, MinStep},
+		{law.FeedbackLaw, 2 * time.Second, MinStep},
+		{law.FeedbackLaw, time.Minute, 6 * time.Second},
 	} {
 		if got := (Config{Law: c.law, Interval: c.interval}).Step(); got != c.want {
 			t.Errorf("%s law, interval %v: a step of %v, want %v", c.law, c.interval, got, c.want)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/daybook-project/daybook/internal/account"
+	"github.com/daybook-project/daybook/internal/control/law"
 )
 
 // Controller applies a law to one disk. Run starts and stops it.
@@ -37,7 +38,7 @@ type Controller struct {
 	// one.
 	existed map[string]uint64
 	notes   string
-	laws    map[string]Law // by the group's parent
+	laws    map[string]law.Law // by the group's parent
 	names   map[string]string
 	// active have done I/O; they count where the configuration names none.
 	active map[string]bool
@@ -54,7 +55,7 @@ type Controller struct {
 	scheduler schedulerTrust
 	tuning    tuning
 	// limitLaws are by the group's parent, and held are their limits by cgroup.
-	limitLaws map[string]*LimitLaw
+	limitLaws map[string]*law.LimitLaw
 	held      map[string]Limits
 	// lastScheduler is the disk's scheduler at the last look; "": it has no tunables.
 	lastScheduler string
@@ -103,11 +104,11 @@ type governed struct {
 	// intended is the weight or limit of the last write. If the write failed, it is
 	// not in force, or only half of it.
 	intended Limits
-	hidden   mean
+	hidden   law.Mean
 	// reads and writes are what was charged, lately. charged is both for a longer time, below
 	// the part of it that was charged to cgroups below.
-	reads, writes  mean
-	charged, below mean
+	reads, writes  law.Mean
+	charged, below law.Mean
 	// ideal is the ideal weight that was last written; 0: none yet.
 	ideal uint64
 }
@@ -117,9 +118,9 @@ type governed struct {
 func start(options Options, disk Disk) (*Controller, error) {
 	c := &Controller{
 		options: options, disk: disk, config: options.Config, host: disk.Host, log: options.Log,
-		cgroups: map[string]*governed{}, outlived: map[string]*governed{}, laws: map[string]Law{}, names: map[string]string{},
+		cgroups: map[string]*governed{}, outlived: map[string]*governed{}, laws: map[string]law.Law{}, names: map[string]string{},
 		active: map[string]bool{}, complaints: map[string]string{},
-		limitLaws: map[string]*LimitLaw{}, held: map[string]Limits{},
+		limitLaws: map[string]*law.LimitLaw{}, held: map[string]Limits{},
 	}
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)
@@ -277,7 +278,7 @@ func (c *Controller) save() error {
 // use continues with another configuration.
 func (c *Controller) use(next Config) {
 	if next.Law != c.config.Law {
-		c.laws = map[string]Law{}
+		c.laws = map[string]law.Law{}
 	}
 	c.config = next
 	// The weights of the new configuration replace those that other programs chose.

@@ -4,8 +4,9 @@
 // weights (paper 1, section 3.3). If the disk's scheduler does not follow its
 // weights, or has none, it sets limits instead.
 //
-// The laws ([Paper], [Feedback], [LimitLaw]), the groups of cgroups that compete
-// ([Plan]) and the correction of limits are pure functions. docs/control-law.md
+// Two packages below have no state of the host: law computes weights and limits, judge
+// says whether they have the effect that they should. The groups of cgroups that compete
+// ([Plan]) and the correction of limits are pure functions, too. docs/control-law.md
 // explains them. [Controller] applies them through the small interfaces [WeightStore]
 // and [LimitStore]. It saves the original settings on disk ([State]) before the first
 // write, so that all settings can be restored, also after a kill.

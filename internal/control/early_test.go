@@ -12,6 +12,7 @@ import (
 
 	"github.com/daybook-project/daybook/internal/account"
 	"github.com/daybook-project/daybook/internal/awaittest"
+	"github.com/daybook-project/daybook/internal/control/law"
 )
 
 // fakeWriteback counts what was started; started blocks until released if hold is set.
@@ -171,15 +172,15 @@ func TestEarlyWritebackHoldsTheSharesInEachInterval(t *testing.T) {
 	worst := map[float64]float64{}
 	for _, writeSeconds := range []float64{0.5, 30} {
 		disk := &costDisk{bytesPerSecond: 16 << 20, metadataPerSecond: 1.75e6, writeSeconds: writeSeconds}
-		r := Range{Min: 1, Max: 10_000}
-		law, weights := NewFeedback(r), []float64{500, 500}
+		r := law.Range{Min: 1, Max: 10_000}
+		feedback, weights := law.NewFeedback(r), []float64{500, 500}
 		var a, b float64
 		const step, interval = 0.5, 5.0
 		for n := range int(120 / step) {
 			journal, writeback, charged := disk.run(step)
 			ofA := charged * weights[0] / (weights[0] + weights[1])
 			a, b = a+ofA, b+charged-ofA+journal+writeback
-			copy(weights, law.Next(step, []Observation{
+			copy(weights, feedback.Next(step, []law.Observation{
 				{ID: "a", Ideal: 500, Weight: weights[0], OtherBytes: ofA},
 				{ID: "b", Ideal: 500, Weight: weights[1], OtherBytes: charged - ofA, JournalBytes: journal + writeback, WritebackBytes: writeback},
 			}))

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/daybook-project/daybook/internal/account"
+	"github.com/daybook-project/daybook/internal/control/law"
 )
 
 var discard = slog.New(slog.DiscardHandler)
@@ -124,8 +125,8 @@ func (f fakeCgroups) ID(path string) (uint64, error) {
 
 type fakeWeights struct{ *fakeHost }
 
-func (f fakeWeights) File() string { return "fake.weight" }
-func (f fakeWeights) Range() Range { return BFQRange }
+func (f fakeWeights) File() string     { return "fake.weight" }
+func (f fakeWeights) Range() law.Range { return law.BFQRange }
 
 func (f fakeWeights) Get(cgroup string) (Setting, error) {
 	f.mu.Lock()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/cgroup"
+	"github.com/daybook-project/daybook/internal/control/law"
 )
 
 // PhysicalDisks are the disks whose schedulers divide the I/O of a device: of a logical
@@ -204,8 +205,8 @@ func CgroupIDs(tree *cgroup.Tree) func(path string) (uint64, error) { return hos
 
 type hostWeights struct{ weights *cgroup.Weights }
 
-func (h hostWeights) File() string { return h.weights.File() }
-func (h hostWeights) Range() Range { return Range{Min: h.weights.Min(), Max: h.weights.Max()} }
+func (h hostWeights) File() string     { return h.weights.File() }
+func (h hostWeights) Range() law.Range { return law.Range{Min: h.weights.Min(), Max: h.weights.Max()} }
 
 func (h hostWeights) Get(path string) (Setting, error) {
 	setting, err := h.weights.Get(path)
@@ -234,8 +235,8 @@ const noWeightFile = "limits"
 // plainWeight is the weight of every cgroup: the default of io.weight.
 const plainWeight = 100
 
-func (noWeights) File() string { return noWeightFile }
-func (noWeights) Range() Range { return Range{Min: 1, Max: 10_000} }
+func (noWeights) File() string     { return noWeightFile }
+func (noWeights) Range() law.Range { return law.Range{Min: 1, Max: 10_000} }
 
 func (n noWeights) Get(path string) (Setting, error) {
 	_, err := n.cgroups.ID(path)

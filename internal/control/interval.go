@@ -6,6 +6,8 @@ import (
 	"path"
 
 	"github.com/daybook-project/daybook/internal/account"
+	"github.com/daybook-project/daybook/internal/control/judge"
+	"github.com/daybook-project/daybook/internal/control/law"
 )
 
 // Decision is the result of one interval.
@@ -58,7 +60,7 @@ func (c *Controller) interval(sample account.Sample) {
 	c.lookForChanges()
 	c.refreshOrComplain()
 	clear(c.held)
-	c.late = sample.IntervalSeconds > max(judgeSeconds, 2*c.config.stepFor(len(device.Containers)).Seconds())
+	c.late = sample.IntervalSeconds > max(judge.WindowSeconds, 2*c.config.stepFor(len(device.Containers)).Seconds())
 	decision := Decision{Device: c.disk.Device, Seconds: sample.IntervalSeconds, DryRun: c.options.DryRun}
 	done := sums(device)
 	c.commitSeconds = float64(device.Transactions) * device.CommitSeconds
@@ -133,7 +135,7 @@ func sums(device account.Device) map[string]usage {
 
 // steer applies the law to one group.
 func (c *Controller) steer(group Group, seconds float64, done map[string]usage) []WeightDecision {
-	var observations []Observation
+	var observations []law.Observation
 	var members []*governed
 	var ids []string
 	var total, ideals float64
@@ -150,16 +152,16 @@ func (c *Controller) steer(group Group, seconds float64, done map[string]usage) 
 		}
 		members = append(members, g)
 		ids = append(ids, m.Cgroup)
-		observations = append(observations, Observation{
+		observations = append(observations, law.Observation{
 			ID: m.Cgroup, Ideal: float64(m.Ideal), Weight: float64(weight),
 			JournalBytes: float64(u.hidden), WritebackBytes: float64(u.writeback), OtherBytes: float64(u.charged()),
 			BusySeconds: u.busySeconds, RequestSeconds: u.requestSeconds, ForcedCommits: float64(u.forced), CommitSeconds: c.commitSeconds,
 		})
 		total += float64(u.hidden) + float64(u.charged())
-		g.reads.add(float64(u.read), seconds, splitSeconds)
-		g.writes.add(float64(u.written), seconds, splitSeconds)
-		g.charged.add(float64(u.charged()), seconds, meanSeconds)
-		g.below.add(float64(u.below), seconds, meanSeconds)
+		g.reads.Add(float64(u.read), seconds, law.SplitSeconds)
+		g.writes.Add(float64(u.written), seconds, law.SplitSeconds)
+		g.charged.Add(float64(u.charged()), seconds, law.MeanSeconds)
+		g.below.Add(float64(u.below), seconds, law.MeanSeconds)
 		ideals += float64(m.Ideal)
 	}
 	if len(members) == 0 {
@@ -168,20 +170,20 @@ func (c *Controller) steer(group Group, seconds float64, done map[string]usage) 
 	if c.scheduler.limiting {
 		return c.steerByLimits(group, seconds, members, observations, total)
 	}
-	law := c.laws[group.Parent]
-	if law == nil {
+	weights := c.laws[group.Parent]
+	if weights == nil {
 		var err error
-		if law, err = NewLaw(c.config.Law, c.host.Weights.Range()); err != nil {
+		if weights, err = law.NewLaw(c.config.Law, c.host.Weights.Range()); err != nil {
 			c.log.Error("no law", "error", err)
 			return nil
 		}
-		c.laws[group.Parent] = law
+		c.laws[group.Parent] = weights
 	}
 	c.observeScheduler(group, seconds, observations)
-	next := Quantize(law.Next(seconds, observations), ids, c.host.Weights.Range())
+	next := law.Quantize(weights.Next(seconds, observations), ids, c.host.Weights.Range())
 	if c.onlyObserves() {
 		for n, m := range observations {
-			next[n] = uint64(c.host.Weights.Range().clamp(m.Ideal))
+			next[n] = uint64(c.host.Weights.Range().Clamp(m.Ideal))
 		}
 	}
 	decisions := make([]WeightDecision, len(members))

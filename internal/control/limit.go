@@ -7,6 +7,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/daybook-project/daybook/internal/control/law"
 )
 
 // limitLookSeconds is the time between two looks for limits in cgroups that had
@@ -105,7 +107,7 @@ func (c *Controller) steerLimits(seconds float64, done map[string]usage) (decisi
 			if g == nil {
 				continue
 			}
-			g.hidden.add(float64(done[g.Cgroup].hidden), seconds, meanSeconds)
+			g.hidden.Add(float64(done[g.Cgroup].hidden), seconds, law.MeanSeconds)
 			g.sinceLimit += seconds
 			holds := c.held[g.Cgroup]
 			if holds == (Limits{}) && !g.Limited && g.WriteBytesPerSecond == 0 && (!lookAtAll || !c.config.CorrectLimits) {
@@ -184,10 +186,10 @@ func (c *Controller) unreachable() string {
 		if g == nil || !unit || hasAncestor(cgroup, units) {
 			continue
 		}
-		all += g.charged.rate()
-		below += g.below.rate()
-		if g.below.rate() > most {
-			worst, most = cgroup, g.below.rate()
+		all += g.charged.Rate()
+		below += g.below.Rate()
+		if g.below.Rate() > most {
+			worst, most = cgroup, g.below.Rate()
 		}
 	}
 	if all-below >= leastReached*all {
@@ -253,7 +255,7 @@ func (c *Controller) steerLimit(s limitedCgroup) (decisions []LimitDecision) {
 	g := s.g
 	wanted := Limits{Read: s.now.Read, Write: g.WriteBytesPerSecond}
 	if wanted.Write != 0 && c.config.CorrectLimits {
-		wanted.Write = CorrectLimit(wanted.Write, g.hidden.rate())
+		wanted.Write = CorrectLimit(wanted.Write, g.hidden.Rate())
 	}
 	wanted.Write = stricter(wanted.Write, s.holds.Write)
 	if g.Limited {
@@ -301,16 +303,16 @@ func (c *Controller) steerLimit(s limitedCgroup) (decisions []LimitDecision) {
 		level = slog.LevelDebug // ten times in an interval
 	}
 	c.log.Log(context.Background(), level, "limited", "cgroup", g.Cgroup, "read_bytes_per_second", wanted.Read, "write_bytes_per_second", wanted.Write,
-		"original_read", g.ReadBytesPerSecond, "original_write", g.WriteBytesPerSecond, "hidden_bytes_per_second", uint64(g.hidden.rate()))
+		"original_read", g.ReadBytesPerSecond, "original_write", g.WriteBytesPerSecond, "hidden_bytes_per_second", uint64(g.hidden.Rate()))
 	return decisions
 }
 
 // steerByLimits applies the limit law to one group.
-func (c *Controller) steerByLimits(group Group, seconds float64, members []*governed, observations []Observation, total float64) []WeightDecision {
-	law := c.limitLaws[group.Parent]
-	if law == nil {
-		law = NewLimitLaw()
-		c.limitLaws[group.Parent] = law
+func (c *Controller) steerByLimits(group Group, seconds float64, members []*governed, observations []law.Observation, total float64) []WeightDecision {
+	limits := c.limitLaws[group.Parent]
+	if limits == nil {
+		limits = law.NewLimitLaw()
+		c.limitLaws[group.Parent] = limits
 	}
 	r := c.host.Weights.Range()
 	decisions := make([]WeightDecision, len(members))
@@ -318,9 +320,9 @@ func (c *Controller) steerByLimits(group Group, seconds float64, members []*gove
 	for _, o := range observations {
 		ideals += o.Ideal
 	}
-	for n, limit := range law.Next(seconds, observations) {
+	for n, limit := range limits.Next(seconds, observations) {
 		g, o := members[n], observations[n]
-		c.held[g.Cgroup] = splitLimit(limit, g.reads.rate(), g.writes.rate())
+		c.held[g.Cgroup] = splitLimit(limit, g.reads.Rate(), g.writes.Rate())
 		decisions[n] = WeightDecision{Cgroup: g.Cgroup, Ideal: uint64(o.Ideal), Before: uint64(o.Weight), After: uint64(o.Weight), TargetShare: o.Ideal / ideals}
 		if total > 0 {
 			decisions[n].Share = (o.JournalBytes + o.OtherBytes) / total
@@ -335,7 +337,7 @@ func (c *Controller) steerByLimits(group Group, seconds float64, members []*gove
 
 // splitLimit divides a limit on reads and writes together by the bytes read and
 // written per second lately. Each may use what the other leaves, and has some room.
-// Rare reads or writes have no limit. No limit is below leastLimit: one large write
+// Rare reads or writes have no limit. No limit is below law.LeastLimit: one large write
 // would delay a commit of the journal for seconds.
 func splitLimit(limit, reads, writes float64) Limits {
 	if !(limit > 0) {
@@ -351,7 +353,7 @@ func splitLimit(limit, reads, writes float64) Limits {
 		if part < rare {
 			return 0
 		}
-		return uint64(math.Max(math.Min(limit, leastLimit), limit*math.Min(1, part*(1-left)+left+room)))
+		return uint64(math.Max(math.Min(limit, law.LeastLimit), limit*math.Min(1, part*(1-left)+left+room)))
 	}
 	return Limits{Read: of(part), Write: of(1 - part)}
 }

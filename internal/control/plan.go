@@ -7,6 +7,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/daybook-project/daybook/internal/control/law"
 )
 
 // Unit is a cgroup whose share is enforced: a container, or a plain cgroup that the
@@ -59,7 +61,7 @@ type Branch func(cgroup string) (weight uint64, configured bool)
 // ancestor is its own configured weight, else the sum of its units' if one of them
 // is configured, else its weight as found. notes are messages for the operator
 // about the plan.
-func Plan(units []Unit, branch Branch, r Range) (groups []Group, notes []string) {
+func Plan(units []Unit, branch Branch, r law.Range) (groups []Group, notes []string) {
 	root := &node{path: "/"}
 	for n := range units {
 		root.insert(&units[n])
@@ -153,7 +155,7 @@ func (n *node) branchIdeal(branch Branch) (weight uint64, why string) {
 	var sum uint64
 	n.walk(func(n *node) {
 		if n.unit != nil {
-			sum += min(n.unit.ideal(), maxWeight)
+			sum += min(n.unit.ideal(), law.MaxWeight)
 			configured = configured || n.unit.Configured != 0
 		}
 	})
@@ -164,7 +166,7 @@ func (n *node) branchIdeal(branch Branch) (weight uint64, why string) {
 }
 
 // scale changes the ideals to weights that a weight file can hold.
-func (g *Group) scale(r Range) (notes []string) {
+func (g *Group) scale(r law.Range) (notes []string) {
 	ideals := make([]uint64, len(g.Members))
 	var greatest uint64
 	for n, m := range g.Members {
@@ -182,7 +184,7 @@ func (g *Group) scale(r Range) (notes []string) {
 	if len(g.Members) < 2 {
 		return nil
 	}
-	if g.Scale = Scale(ideals, r); g.Scale > 1 {
+	if g.Scale = law.Scale(ideals, r); g.Scale > 1 {
 		for n := range g.Members {
 			g.Members[n].Ideal *= g.Scale
 		}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/daybook-project/daybook/internal/control/law"
 )
 
 func foundBranch(weights map[string]uint64) Branch {
@@ -60,7 +62,7 @@ func TestPlanGroupsBySiblings(t *testing.T) {
 		{"nobody", nil, nil, "", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			groups, notes := Plan(c.units, c.branch, BFQRange)
+			groups, notes := Plan(c.units, c.branch, law.BFQRange)
 			if got := describe(groups); got != c.want {
 				t.Errorf("got  %s\nwant %s", got, c.want)
 			}

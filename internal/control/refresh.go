@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/daybook-project/daybook/internal/control/law"
 )
 
 // refresh lists the existing cgroups, plans again, saves new ones in the state, and
@@ -98,8 +100,8 @@ func (c *Controller) refresh() error {
 	gone := func(parent string) bool {
 		return !slices.ContainsFunc(groups, func(g Group) bool { return g.Parent == parent })
 	}
-	maps.DeleteFunc(c.laws, func(parent string, _ Law) bool { return gone(parent) })
-	maps.DeleteFunc(c.limitLaws, func(parent string, _ *LimitLaw) bool { return gone(parent) })
+	maps.DeleteFunc(c.laws, func(parent string, _ law.Law) bool { return gone(parent) })
+	maps.DeleteFunc(c.limitLaws, func(parent string, _ *law.LimitLaw) bool { return gone(parent) })
 	return nil
 }
 

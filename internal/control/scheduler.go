@@ -5,27 +5,29 @@ import (
 
 	"github.com/daybook-project/daybook/internal/account"
 	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/control/judge"
+	"github.com/daybook-project/daybook/internal/control/law"
 )
 
 // schedulerTrust records whether the disk's scheduler follows its weights, and what enforces
 // the shares therefore.
 type schedulerTrust struct {
-	trust
+	judge.Trust
 	actuatorChoice
 	// windows are by the group's parent. All end in the same step, so that a window
 	// without evidence does not interrupt another one. elapsedSeconds is their age.
-	windows        map[string]*obedience
+	windows        map[string]*judge.Obedience
 	elapsedSeconds float64
 	// verdict and seconds are those of the windows that ended in this interval;
 	// worst is the clearest of them.
-	verdict verdict
+	verdict judge.Verdict
 	seconds float64
-	worst   *obedience
+	worst   *judge.Obedience
 	// shortfalls are by the group's parent, missed what the worst of them said in this
 	// interval, few what it said of the sibling that lacks; lack is negative while there
 	// is none.
-	shortfalls map[string]*shortfall
-	missed     missed
+	shortfalls map[string]*judge.Shortfall
+	missed     judge.Missed
 	few        bool
 	hidden     float64
 	// observed: the first windows have ended.
@@ -37,48 +39,48 @@ type schedulerTrust struct {
 func (s *schedulerTrust) reset() {
 	*s = schedulerTrust{
 		actuatorChoice: actuatorChoice{activity: activity{}, pauseSeconds: firstPause},
-		windows:        map[string]*obedience{}, shortfalls: map[string]*shortfall{}, missed: missed{lack: -1},
+		windows:        map[string]*judge.Obedience{}, shortfalls: map[string]*judge.Shortfall{}, missed: judge.Missed{Lack: -1},
 		control: account.Control{Actuator: account.ActuatorWeights},
 	}
 }
 
 // observeScheduler enters one group's step.
-func (c *Controller) observeScheduler(group Group, seconds float64, siblings []Observation) {
+func (c *Controller) observeScheduler(group Group, seconds float64, siblings []law.Observation) {
 	s := &c.scheduler
 	window := s.windows[group.Parent]
 	if window == nil {
-		window = &obedience{seconds: s.elapsedSeconds} // its members are observed in the next one
+		window = &judge.Obedience{Seconds: s.elapsedSeconds} // its members are observed in the next one
 		s.windows[group.Parent] = window
 	}
 	if c.state.Scheduler == blockdev.BFQ {
 		shares := s.shortfalls[group.Parent]
 		if shares == nil {
-			shares = &shortfall{seconds: s.elapsedSeconds}
+			shares = &judge.Shortfall{Seconds: s.elapsedSeconds}
 			s.shortfalls[group.Parent] = shares
 		}
-		if shares.add(seconds, siblings) {
-			s.hidden = max(s.hidden, shares.hidden)
-			if shares.excess > s.missed.excess {
-				s.missed.excess, s.missed.greedy = shares.excess, shares.greedy
+		if shares.Add(seconds, siblings) {
+			s.hidden = max(s.hidden, shares.Hidden)
+			if shares.Excess > s.missed.Excess {
+				s.missed.Excess, s.missed.Greedy = shares.Excess, shares.Greedy
 			}
-			if s.missed.lack < 0 || shares.lack > s.missed.lack {
-				s.missed.lack, s.missed.short, s.few = shares.lack, shares.short, shares.few
+			if s.missed.Lack < 0 || shares.Lack > s.missed.Lack {
+				s.missed.Lack, s.missed.Short, s.few = shares.Lack, shares.Short, shares.Few
 			}
 		}
 	}
-	// A window ends with the step that is nearest to judgeSeconds. On a busy host steps last
+	// A window ends with the step that is nearest to judge.WindowSeconds. On a busy host steps last
 	// longer, and then it can be a little shorter than that: two windows in a row are two all
 	// the same.
-	length := max(judgeSeconds, window.seconds+seconds)
-	v, ended := window.add(seconds, siblings)
+	length := max(judge.WindowSeconds, window.Seconds+seconds)
+	v, ended := window.Add(seconds, siblings)
 	if !ended {
 		return
 	}
-	if window.ratio > 0 {
-		c.log.Debug("compared what was served with the weights", "below", group.Parent, "ratio", window.ratio, "most", window.most, "least", window.least)
+	if window.Ratio > 0 {
+		c.log.Debug("compared what was served with the weights", "below", group.Parent, "ratio", window.Ratio, "most", window.Most, "least", window.Least)
 	}
 	s.seconds = max(s.seconds, length)
-	if v == ignores && (s.verdict != ignores || window.ratio > s.worst.ratio) || v == follows && s.verdict == noEvidence {
+	if v == judge.Ignores && (s.verdict != judge.Ignores || window.Ratio > s.worst.Ratio) || v == judge.Follows && s.verdict == judge.NoEvidence {
 		s.verdict, s.worst = v, window
 	}
 }
@@ -92,14 +94,14 @@ func (c *Controller) judgeScheduler(seconds float64, done map[string]usage) {
 		// the weights or the limits, and that the shares were missed is not their fault.
 		c.forgetWindows()
 		s.forgetStep()
-		s.restart()
+		s.Restart()
 		return
 	}
-	if s.elapsedSeconds += seconds; s.elapsedSeconds >= judgeSeconds-seconds/2 {
+	if s.elapsedSeconds += seconds; s.elapsedSeconds >= judge.WindowSeconds-seconds/2 {
 		s.elapsedSeconds = 0
 		for parent, w := range s.windows {
-			if w.seconds > 0 { // it missed a step
-				s.windows[parent] = &obedience{}
+			if w.Seconds > 0 { // it missed a step
+				s.windows[parent] = &judge.Obedience{}
 				delete(s.shortfalls, parent)
 			}
 		}
@@ -121,29 +123,29 @@ func (c *Controller) judgeScheduler(seconds float64, done map[string]usage) {
 	checking = checking || c.tuning.check.level > 0
 	tuned := !checking && c.tuneIfNeeded()
 	s.observed = s.observed || s.seconds > 0
-	changed := !tuned && !checking && s.seconds > 0 && s.take(s.verdict, s.missed, s.seconds)
-	worst, short, greedy := s.worst, s.short, s.greedy
+	changed := !tuned && !checking && s.seconds > 0 && s.Take(s.verdict, s.missed, s.seconds)
+	worst, short, greedy := s.worst, s.Short, s.Greedy
 	s.forgetStep()
 	before := s.control
 	c.chooseActuator(seconds, step.all, active)
 	switch {
-	case changed && s.ignored && short.seconds >= shortSeconds:
+	case changed && s.Ignored && short.Seconds >= judge.ShortSeconds:
 		c.log.Warn(fmt.Sprintf("weights have not held the shares for %.0f s: %s has lacked more than %.0f %% of the disk that is due to it, and others had that; %s",
-			shortSeconds, short.id, 100*shortPart, c.advice()), "device", c.disk.Device, "actuator", s.actuator())
-	case changed && s.ignored && greedy.seconds >= shortSeconds:
+			judge.ShortSeconds, short.ID, 100*judge.ShortPart, c.advice()), "device", c.disk.Device, "actuator", s.actuator())
+	case changed && s.Ignored && greedy.Seconds >= judge.ShortSeconds:
 		c.log.Warn(fmt.Sprintf("weights have not held the shares for %.0f s: %s has had more than %.0f %% of the disk beyond what is due to it, and others lacked that; %s",
-			shortSeconds, greedy.id, 100*shortPart, c.advice()), "device", c.disk.Device, "actuator", s.actuator())
-	case changed && s.ignored:
+			judge.ShortSeconds, greedy.ID, 100*judge.ShortPart, c.advice()), "device", c.disk.Device, "actuator", s.actuator())
+	case changed && s.Ignored:
 		c.log.Warn(fmt.Sprintf("the scheduler has not followed its weights for %.0f s: %s got %.1f times as many bytes for its weight as %s, and both had requests waiting all the time; %s",
-			verdictSeconds, worst.most, worst.ratio, worst.least, c.advice()), "device", c.disk.Device, "actuator", s.actuator())
+			judge.VerdictSeconds, worst.Most, worst.Ratio, worst.Least, c.advice()), "device", c.disk.Device, "actuator", s.actuator())
 	case changed:
 		c.log.Info("the scheduler follows its weights again, and they hold the shares", "device", c.disk.Device)
 	}
-	if s.ignored && !s.limiting {
+	if s.Ignored && !s.limiting {
 		// Not only when that changes: it can be known before it is known what the tunables cost.
-		c.doubtTunables(short.id, active)
+		c.doubtTunables(short.ID, active)
 	}
-	s.control = account.Control{Actuator: s.actuator(), WeightsIgnored: s.ignored}
+	s.control = account.Control{Actuator: s.actuator(), WeightsIgnored: s.Ignored}
 	if s.control != before {
 		c.publish(c.ideals)
 	}
@@ -151,7 +153,7 @@ func (c *Controller) judgeScheduler(seconds float64, done map[string]usage) {
 
 // forgetStep forgets what the windows that ended in the step say.
 func (s *schedulerTrust) forgetStep() {
-	s.verdict, s.seconds, s.worst, s.missed, s.few, s.hidden = noEvidence, 0, nil, missed{lack: -1}, false, 0
+	s.verdict, s.seconds, s.worst, s.missed, s.few, s.hidden = judge.NoEvidence, 0, nil, judge.Missed{Lack: -1}, false, 0
 }
 
 // forgetWindows begins new windows with the next step.

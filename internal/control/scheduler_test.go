@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/daybook-project/daybook/internal/account"
+	"github.com/daybook-project/daybook/internal/control/law"
 )
 
 // deepReaders are samples of 5 s of two readers with requests waiting all the
@@ -26,7 +27,7 @@ func deepReaders(f *fakeHost, samples int, obeys func(n int) bool) []func() acco
 		if obeys(n) {
 			a, b = float64(f.weights["/ca"].Effective()), float64(f.weights["/cb"].Effective())
 		}
-		bytes := level(200e6, []claim{{ideal: a, most: most(f.reads["/ca"])}, {ideal: b, most: most(f.reads["/cb"])}})
+		bytes := law.Level(200e6, []law.Claim{{Ideal: a, Most: most(f.reads["/ca"])}, {Ideal: b, Most: most(f.reads["/cb"])}})
 		f.mu.Unlock()
 		ca, cb := did("/ca", uint64(bytes[0]), 0), did("/cb", uint64(bytes[1]), 0)
 		ca.BusySeconds, cb.BusySeconds = 5, 5
@@ -261,20 +262,20 @@ func TestAGroupThatComesLaterHidesNoIgnoredWeights(t *testing.T) {
 	}
 	defer c.lock.Release()
 	p, q := Group{Parent: "/p"}, Group{Parent: "/q"}
-	c.groups, c.laws = []Group{p, q}, map[string]Law{"/p": NewFeedback(BFQRange), "/q": NewFeedback(BFQRange)}
+	c.groups, c.laws = []Group{p, q}, map[string]law.Law{"/p": law.NewFeedback(law.BFQRange), "/q": law.NewFeedback(law.BFQRange)}
 	const seconds = 0.5
-	ignored := []Observation{
+	ignored := []law.Observation{
 		{ID: "a", Ideal: 100, Weight: 500, OtherBytes: 1e6, BusySeconds: 4}, {ID: "b", Ideal: 100, Weight: 100, OtherBytes: 9e6, BusySeconds: 4},
 	}
 	for step := range 60 {
 		c.observeScheduler(p, seconds, ignored)
 		if step > 2 && step != 30 { // and misses a step
-			c.observeScheduler(q, seconds, []Observation{{ID: "x", Ideal: 100, Weight: 100, OtherBytes: 1e6, BusySeconds: 4}})
+			c.observeScheduler(q, seconds, []law.Observation{{ID: "x", Ideal: 100, Weight: 100, OtherBytes: 1e6, BusySeconds: 4}})
 		}
 		c.judgeScheduler(seconds, nil)
 	}
-	if !c.scheduler.ignored {
-		t.Errorf("weights were ignored for 30 s, and that was not noticed: %+v", c.scheduler.trust)
+	if !c.scheduler.Ignored {
+		t.Errorf("weights were ignored for 30 s, and that was not noticed: %+v", c.scheduler.Trust)
 	}
 }
 
@@ -359,7 +360,7 @@ func TestAStateThatCannotBeSavedKeepsNoLimitInForce(t *testing.T) {
 func TestALimitFollowsAChangeFromReadingToWriting(t *testing.T) {
 	const limit, step = 10e6, 0.5
 	for _, change := range []struct{ before, after float64 }{{1, 0}, {0, 1}, {0.8, 0.2}, {0.5, 1}} {
-		var reads, writes mean
+		var reads, writes law.Mean
 		did := func(part float64, l Limits) (read, written float64) {
 			bound := func(want float64, limit uint64) float64 {
 				if limit == 0 {
@@ -368,18 +369,18 @@ func TestALimitFollowsAChangeFromReadingToWriting(t *testing.T) {
 				return min(want, float64(limit))
 			}
 			read, written = bound(part*limit, l.Read), bound((1-part)*limit, l.Write)
-			reads.add(read*step, step, splitSeconds)
-			writes.add(written*step, step, splitSeconds)
+			reads.Add(read*step, step, law.SplitSeconds)
+			writes.Add(written*step, step, law.SplitSeconds)
 			return read, written
 		}
 		var l Limits
 		for range 20 {
 			did(change.before, l)
-			l = splitLimit(limit, reads.rate(), writes.rate())
+			l = splitLimit(limit, reads.Rate(), writes.Rate())
 		}
 		for n := range 10 {
 			read, written := did(change.after, l)
-			l = splitLimit(limit, reads.rate(), writes.rate())
+			l = splitLimit(limit, reads.Rate(), writes.Rate())
 			if n >= 2 && read+written < 0.9*limit {
 				t.Errorf("%+v: %.1f s after the change it reads %.1f and writes %.1f MB/s of %.1f", change, float64(n)*step, read/1e6, written/1e6, limit/1e6)
 			}
@@ -391,11 +392,11 @@ func TestALimitFollowsAChangeFromReadingToWriting(t *testing.T) {
 }
 
 func TestNoPartOfALimitIsBelowTheLeast(t *testing.T) {
-	for _, limit := range []float64{leastLimit, 2 * leastLimit, 50e6} {
+	for _, limit := range []float64{law.LeastLimit, 2 * law.LeastLimit, 50e6} {
 		for reads := 0.0; reads <= 1; reads += 0.01 {
 			l := splitLimit(limit, reads*limit, (1-reads)*limit)
-			if l.Read > 0 && l.Read < leastLimit || l.Write > 0 && l.Write < leastLimit {
-				t.Errorf("%.0f bytes/s, of which %.0f %% are reads: %+v; want at least %d each", limit, 100*reads, l, leastLimit)
+			if l.Read > 0 && l.Read < law.LeastLimit || l.Write > 0 && l.Write < law.LeastLimit {
+				t.Errorf("%.0f bytes/s, of which %.0f %% are reads: %+v; want at least %d each", limit, 100*reads, l, law.LeastLimit)
 			}
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/daybook-project/daybook/internal/account"
 	"github.com/daybook-project/daybook/internal/atomicfile"
 	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/control/law"
 	"github.com/daybook-project/daybook/internal/kernel"
 	"github.com/daybook-project/daybook/internal/versioned"
 )
@@ -196,13 +197,13 @@ func (s *State) check() error {
 			return fmt.Errorf("cgroup %q is there twice", c.Cgroup)
 		}
 		seen[c.Cgroup] = true
-		if c.Weight.Default < 1 || c.Weight.Default > maxWeight || c.Weight.Device > maxWeight {
+		if c.Weight.Default < 1 || c.Weight.Default > law.MaxWeight || c.Weight.Device > law.MaxWeight {
 			return fmt.Errorf("cgroup %s: %d (device: %d) is no weight", c.Cgroup, c.Weight.Default, c.Weight.Device)
 		}
-		if err := checkUnit(c.SystemdUnit); err != nil || c.SystemdWeight > maxWeight {
+		if err := checkUnit(c.SystemdUnit); err != nil || c.SystemdWeight > law.MaxWeight {
 			return fmt.Errorf("cgroup %s: unit %.100q with weight %d", c.Cgroup, c.SystemdUnit, c.SystemdWeight)
 		}
-		if c.IdealWeight > maxWeight*maxCgroups {
+		if c.IdealWeight > law.MaxWeight*maxCgroups {
 			return fmt.Errorf("cgroup %s: %d is no ideal weight", c.Cgroup, c.IdealWeight)
 		}
 	}

@@ -10,6 +10,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/daybook-project/daybook/internal/control/law"
 )
 
 func sampleState() *State {
@@ -271,7 +273,7 @@ func FuzzState(f *testing.F) {
 			return
 		}
 		for _, c := range state.Cgroups {
-			if !strings.HasPrefix(c.Cgroup, "/") || strings.Contains(c.Cgroup+"/", "/../") || c.Weight.Effective() < 1 || c.Weight.Effective() > maxWeight {
+			if !strings.HasPrefix(c.Cgroup, "/") || strings.Contains(c.Cgroup+"/", "/../") || c.Weight.Effective() < 1 || c.Weight.Effective() > law.MaxWeight {
 				t.Fatalf("%q gave %+v", text, c)
 			}
 		}

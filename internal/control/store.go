@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/daybook-project/daybook/internal/cgroup"
+	"github.com/daybook-project/daybook/internal/control/law"
 )
 
 // ErrVanished is wrapped by the stores' errors if the cgroup is gone. That is no
@@ -34,7 +35,7 @@ type WeightStore interface {
 	// File is the weight file's name, for messages.
 	File() string
 	// Range is the range that the file accepts.
-	Range() Range
+	Range() law.Range
 	// Get reads a cgroup's weight.
 	Get(cgroup string) (Setting, error)
 	// Set makes weight the cgroup's weight on this disk.

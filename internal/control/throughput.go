@@ -3,6 +3,8 @@ package control
 import (
 	"maps"
 	"math"
+
+	"github.com/daybook-project/daybook/internal/control/law"
 )
 
 // bytesDone is what containers did in a step, by cgroup, hidden I/O included; all is the sum
@@ -37,21 +39,21 @@ func (c *Controller) served(done map[string]usage) bytesDone {
 
 // throughput is the mean rate of all containers together and of each.
 type throughput struct {
-	all  mean
-	each map[string]mean
+	all  law.Mean
+	each map[string]law.Mean
 }
 
 func (t *throughput) add(step bytesDone, seconds, memorySeconds float64) {
-	t.all.add(step.all, seconds, memorySeconds)
+	t.all.Add(step.all, seconds, memorySeconds)
 	if t.each == nil {
-		t.each = map[string]mean{}
+		t.each = map[string]law.Mean{}
 	}
 	for cgroup, bytes := range step.each {
 		m := t.each[cgroup]
-		m.add(bytes, seconds, memorySeconds)
+		m.Add(bytes, seconds, memorySeconds)
 		t.each[cgroup] = m
 	}
-	maps.DeleteFunc(t.each, func(cgroup string, _ mean) bool { _, exists := step.each[cgroup]; return !exists })
+	maps.DeleteFunc(t.each, func(cgroup string, _ law.Mean) bool { _, exists := step.each[cgroup]; return !exists })
 }
 
 // copied does not change with t.
@@ -60,7 +62,7 @@ func (t throughput) copied() throughput { return throughput{t.all, maps.Clone(t.
 // of gives the rates of all and of one container; "": of none.
 func (t throughput) of(cgroup string) rates {
 	one := t.each[cgroup]
-	return rates{all: t.all.rate(), one: one.rate()}
+	return rates{all: t.all.Rate(), one: one.Rate()}
 }
 
 // rates are those of all containers and of one of them, in bytes per second.
@@ -115,7 +117,7 @@ func (a activity) count(seconds float64, members []Member, done map[string]usage
 			quiet += seconds
 		}
 		a[m.Cgroup] = quiet
-		if quiet < windowSeconds {
+		if quiet < law.WindowSeconds {
 			active++
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/control/judge"
+	"github.com/daybook-project/daybook/internal/control/law"
 )
 
 // How it is judged what tunables cost; docs/control-law.md says how these were chosen.
@@ -21,6 +23,14 @@ const (
 	checkSeconds = 60.0
 	// doubtSeconds is the shortest time from one doubt to the next.
 	doubtSeconds = 600.0
+	// tunePart is the part of the disk that a sibling must lack in a window, or have too
+	// much, for the tunables of BFQ to matter: those of the first level, and all of them for
+	// one that keeps few requests outstanding. It is less than what counts as missed, because
+	// intervals that miss the shares by far come some seconds later. lastingPart is the same
+	// for the top level beside the first, in windows in a row, and strictPart in one window.
+	// hiddenPart is the part that the hidden I/O of a sibling must be for those of the first
+	// level: the law then changes the weights, and BFQ's own slices are too long for that.
+	tunePart, lastingPart, strictPart, hiddenPart = 0.03, 0.04, 0.1, 0.05
 )
 
 // tuning is what a controller does about the tunables that the configuration leaves to it.
@@ -184,16 +194,16 @@ func (c *Controller) tuneIfNeeded() bool {
 	if s.seconds == 0 || s.limiting {
 		return false
 	}
-	ignored := s.verdict == ignores && s.ignoredSeconds+s.seconds >= verdictSeconds
-	part := s.missed.worst()
+	ignored := s.verdict == judge.Ignores && s.IgnoredSeconds+s.seconds >= judge.VerdictSeconds
+	part := s.missed.Worst()
 	if c.tuning.missedSeconds += s.seconds; part <= lastingPart {
 		c.tuning.missedSeconds = 0
 	}
 	level := 0
 	switch {
-	case ignored || part > strictPart || s.few && s.missed.lack > tunePart:
+	case ignored || part > strictPart || s.few && s.missed.Lack > tunePart:
 		level = c.helps(true)
-	case part > tunePart && c.tuning.level == 0 || c.tuning.missedSeconds >= shortSeconds:
+	case part > tunePart && c.tuning.level == 0 || c.tuning.missedSeconds >= judge.ShortSeconds:
 		level = c.helps(false)
 	case s.hidden > hiddenPart:
 		if level = c.helps(false); level > 1 {
@@ -203,18 +213,18 @@ func (c *Controller) tuneIfNeeded() bool {
 	switch {
 	case level == 0:
 		return false
-	case part > tunePart && part == s.missed.lack:
-		c.tune(level, s.missed.short, fmt.Sprintf("%s lacked %.0f %% of the disk that is due to it for %.0f s", s.missed.short, 100*part, s.seconds))
+	case part > tunePart && part == s.missed.Lack:
+		c.tune(level, s.missed.Short, fmt.Sprintf("%s lacked %.0f %% of the disk that is due to it for %.0f s", s.missed.Short, 100*part, s.seconds))
 	case part > tunePart:
 		short := ""
-		if s.missed.lack > tunePart {
-			short = s.missed.short // what one has too much, several lack: this one most
+		if s.missed.Lack > tunePart {
+			short = s.missed.Short // what one has too much, several lack: this one most
 		}
-		c.tune(level, short, fmt.Sprintf("%s had %.0f %% of the disk beyond what is due to it for %.0f s, and others lacked that", s.missed.greedy, 100*part, s.seconds))
+		c.tune(level, short, fmt.Sprintf("%s had %.0f %% of the disk beyond what is due to it for %.0f s, and others lacked that", s.missed.Greedy, 100*part, s.seconds))
 	case !ignored:
 		c.tune(level, "", fmt.Sprintf("a container's journal and metadata are %.0f %% of the disk", 100*s.hidden))
 	default:
-		c.tune(level, "", fmt.Sprintf("the scheduler has not followed its weights for %.0f s", verdictSeconds))
+		c.tune(level, "", fmt.Sprintf("the scheduler has not followed its weights for %.0f s", judge.VerdictSeconds))
 	}
 	return true
 }
@@ -233,10 +243,10 @@ func (c *Controller) tunedNames() string {
 
 // answerAnew judges a scheduler anew that answers weights in another way from now on.
 func (c *Controller) answerAnew() {
-	c.scheduler.restart()
-	for _, law := range c.laws {
-		if f, ok := law.(*Feedback); ok {
-			f.forgetAnswers()
+	c.scheduler.Restart()
+	for _, of := range c.laws {
+		if f, ok := of.(*law.Feedback); ok {
+			f.ForgetAnswers()
 		}
 	}
 }
@@ -275,7 +285,7 @@ func (c *Controller) judgeTunables(seconds float64, step bytesDone, active int) 
 	rate := t.rate.of(t.short)
 	switch {
 	case t.check.level == 0 && t.doubt == "" && rate.reach(tunedPart, t.base.of(t.short)):
-		if t.judged = true; c.scheduler.ignored {
+		if t.judged = true; c.scheduler.Ignored {
 			t.doubtedSeconds = doubtSeconds // they were measured while the shares were missed
 		}
 	case t.check.level == 0:

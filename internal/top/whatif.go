@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/daybook-project/daybook/internal/account"
-	"github.com/daybook-project/daybook/internal/control"
+	"github.com/daybook-project/daybook/internal/control/law"
 )
 
 // Proposal is the set of weights that a law would set after one interval of one
@@ -39,18 +39,18 @@ type ContainerProposal struct {
 // recorded weights, so each answer is to the real state. It does not simulate
 // the effect of the answers.
 type WhatIf struct {
-	law string
+	name string
 	// laws are stored by disk and parent cgroup, because weights are compared
 	// among siblings only.
-	laws map[[2]string]control.Law
+	laws map[[2]string]law.Law
 }
 
-// NewWhatIf makes one for a law of package control.
-func NewWhatIf(law string) (*WhatIf, error) {
-	if _, err := control.NewLaw(law, control.BFQRange); err != nil {
+// NewWhatIf makes one for the law of that name, of package law.
+func NewWhatIf(name string) (*WhatIf, error) {
+	if _, err := law.NewLaw(name, law.BFQRange); err != nil {
 		return nil, err
 	}
-	return &WhatIf{law: law, laws: map[[2]string]control.Law{}}, nil
+	return &WhatIf{name: name, laws: map[[2]string]law.Law{}}, nil
 }
 
 // Next answers one sample: a proposal for each disk that has siblings with
@@ -71,7 +71,7 @@ func (w *WhatIf) Next(s account.Sample) ([]Proposal, error) {
 			groups[parent] = append(groups[parent], c)
 		}
 		slices.Sort(parents)
-		proposal := Proposal{Time: s.Time, Device: d.Device, Law: w.law}
+		proposal := Proposal{Time: s.Time, Device: d.Device, Law: w.name}
 		for _, parent := range parents {
 			if len(groups[parent]) < 2 {
 				continue
@@ -90,13 +90,13 @@ func (w *WhatIf) Next(s account.Sample) ([]Proposal, error) {
 }
 
 func (w *WhatIf) siblings(key [2]string, seconds float64, containers []account.Container) ([]ContainerProposal, error) {
-	law := w.laws[key]
-	if law == nil {
+	siblings := w.laws[key]
+	if siblings == nil {
 		var err error
-		if law, err = control.NewLaw(w.law, control.BFQRange); err != nil {
+		if siblings, err = law.NewLaw(w.name, law.BFQRange); err != nil {
 			return nil, err
 		}
-		w.laws[key] = law
+		w.laws[key] = siblings
 	}
 	slices.SortFunc(containers, func(a, b account.Container) int { return strings.Compare(a.Cgroup, b.Cgroup) })
 	// A sample has the ratio of the ideal weights, but not the weights. The
@@ -106,16 +106,16 @@ func (w *WhatIf) siblings(key [2]string, seconds float64, containers []account.C
 		targets += c.TargetShare
 		sum += float64(c.Weight)
 	}
-	observations := make([]control.Observation, len(containers))
+	observations := make([]law.Observation, len(containers))
 	ids := make([]string, len(containers))
 	for i, c := range containers {
 		ids[i] = c.Cgroup
-		observations[i] = control.Observation{
+		observations[i] = law.Observation{
 			ID: c.Cgroup, Ideal: c.TargetShare / targets * sum, Weight: float64(c.Weight),
 			JournalBytes: float64(c.Hidden()), WritebackBytes: float64(c.MetadataBytes + c.UnchargedBytes), OtherBytes: float64(c.Charged()),
 		}
 	}
-	weights := control.Quantize(law.Next(seconds, observations), ids, control.BFQRange)
+	weights := law.Quantize(siblings.Next(seconds, observations), ids, law.BFQRange)
 	result := make([]ContainerProposal, len(containers))
 	for i, c := range containers {
 		result[i] = ContainerProposal{Cgroup: c.Cgroup, Name: c.Name, Share: c.Share, TargetShare: c.TargetShare, Weight: c.Weight, LawWeight: weights[i]}

@@ -3,7 +3,7 @@ package shares
 import (
 	"slices"
 
-	"github.com/daybook-project/daybook/internal/control"
+	"github.com/daybook-project/daybook/internal/control/law"
 	"github.com/daybook-project/daybook/internal/experiment/scenario"
 )
 
@@ -70,7 +70,7 @@ func (j job) parts(s Settings) []scenario.Part {
 	if j.kind == FairDisk {
 		return []scenario.Part{{Law: scenario.Uncontrolled, Seconds: s.FairSeconds}}
 	}
-	parts := []scenario.Part{{Law: scenario.Uncontrolled, Seconds: s.UncontrolledSeconds}, {Law: control.FeedbackLaw, Seconds: s.ControlledSeconds}}
+	parts := []scenario.Part{{Law: scenario.Uncontrolled, Seconds: s.UncontrolledSeconds}, {Law: law.FeedbackLaw, Seconds: s.ControlledSeconds}}
 	if j.controlledFirst() {
 		slices.Reverse(parts)
 	}

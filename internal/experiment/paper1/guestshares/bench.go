@@ -7,7 +7,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/daybook-project/daybook/internal/control"
+	"github.com/daybook-project/daybook/internal/control/law"
 	"github.com/daybook-project/daybook/internal/experiment/fixture"
 	"github.com/daybook-project/daybook/internal/experiment/report"
 	"github.com/daybook-project/daybook/internal/experiment/scenario"
@@ -82,7 +82,7 @@ type Run struct {
 }
 
 // laws in the order in which they are run.
-var laws = []string{scenario.Uncontrolled, control.FeedbackLaw}
+var laws = []string{scenario.Uncontrolled, law.FeedbackLaw}
 
 // The guest's disk. An emulated processor is about ten times slower than a real
 // one, so the disk and the rate of new directories are scaled down by the same
@@ -177,7 +177,7 @@ func (r Result) Check() error {
 	var errs []error
 	for _, run := range r.Runs {
 		for _, phase := range run.Phases {
-			if phase.Law != control.FeedbackLaw || !run.Bounded {
+			if phase.Law != law.FeedbackLaw || !run.Bounded {
 				continue
 			}
 			if run.Counted {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
-	"github.com/daybook-project/daybook/internal/control"
+	"github.com/daybook-project/daybook/internal/control/law"
 	"github.com/daybook-project/daybook/internal/experiment/fixture"
 	"github.com/daybook-project/daybook/internal/experiment/fixture/fixturetest"
 	"github.com/daybook-project/daybook/internal/experiment/scenario"
@@ -102,12 +102,12 @@ func TestGuestSharesMatchTheWeights(t *testing.T) {
 				t.Errorf("%s: B has %+v; want charged bytes, journal and metadata", law, c)
 			}
 		}
-		t.Logf("B is off its target by %+.1f points uncontrolled, %+.1f controlled", 100*off[scenario.Uncontrolled], 100*off[control.FeedbackLaw])
+		t.Logf("B is off its target by %+.1f points uncontrolled, %+.1f controlled", 100*off[scenario.Uncontrolled], 100*off[law.FeedbackLaw])
 		if off[scenario.Uncontrolled] < maxError {
 			t.Errorf("uncontrolled, B is off by %+.1f points only: the test shows little", 100*off[scenario.Uncontrolled])
 		}
-		if within := math.Abs(off[control.FeedbackLaw]); within > 0.05 || within > off[scenario.Uncontrolled]/2 {
-			t.Errorf("controlled, B is off by %+.1f points", 100*off[control.FeedbackLaw])
+		if within := math.Abs(off[law.FeedbackLaw]); within > 0.05 || within > off[scenario.Uncontrolled]/2 {
+			t.Errorf("controlled, B is off by %+.1f points", 100*off[law.FeedbackLaw])
 		}
 	})
 }

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/daybook-project/daybook/internal/control"
+	"github.com/daybook-project/daybook/internal/control/law"
 	"github.com/daybook-project/daybook/internal/experiment/fixture"
 	"github.com/daybook-project/daybook/internal/experiment/report"
 	"github.com/daybook-project/daybook/internal/experiment/scenario"
@@ -59,7 +59,7 @@ type Outcome struct {
 
 // laws in the order of their runs. They follow each other within each scenario,
 // so that changes on the host affect all of them.
-var laws = []string{scenario.Uncontrolled, control.PaperLaw, control.FeedbackLaw}
+var laws = []string{scenario.Uncontrolled, law.PaperLaw, law.FeedbackLaw}
 
 // Bench runs every scenario uncontrolled and under both laws.
 func Bench(ctx context.Context, l fixture.Lab, o Options) (Result, error) {
@@ -176,7 +176,7 @@ func (r Result) Check() error {
 	var errs []error
 	for _, s := range r.Scenarios {
 		for _, phase := range s.Phases {
-			if phase.Law != control.FeedbackLaw || !s.Bounded {
+			if phase.Law != law.FeedbackLaw || !s.Bounded {
 				continue
 			}
 			for _, c := range phase.Containers {

@@ -1,4 +1,4 @@
-package control
+package law
 
 import (
 	"cmp"
@@ -14,16 +14,16 @@ const (
 	limitMeanSeconds = 5.0
 	// nowSeconds is the time constant of a sibling's current rate.
 	nowSeconds = 1.5
-	// splitSeconds is the time constant of what was read and what was written, by
+	// SplitSeconds is the time constant of what was read and what was written, by
 	// which a limit is divided. A container that changes from one to the other has
 	// its limit within a second.
-	splitSeconds = 0.4
+	SplitSeconds = 0.4
 	// throttledPart: a sibling that gets at least this part of its limit is limited
 	// by it.
 	throttledPart = 0.85
-	// wantingPart: a sibling with requests outstanding for at least this part of
+	// WantingPart: a sibling with requests outstanding for at least this part of
 	// the time could use more.
-	wantingPart = 0.7
+	WantingPart = 0.7
 	// demandRoom is how much more than now a sibling may want in the next step if
 	// it did not want more. demandGrowth is the growth of that in a second in which
 	// it does, up to demandReach of what it is charged.
@@ -41,10 +41,10 @@ const (
 	// It was not saturated if the others have refuteGain more than before, and it
 	// has less by refutePart of that.
 	refuteGain, refutePart = 0.03, 0.5
-	// leastLimit is the lowest limit, in bytes per second. The kernel lets a
+	// LeastLimit is the lowest limit, in bytes per second. The kernel lets a
 	// request through only when all of it is within the limit, so one of 1 MiB
 	// waits for 2 s.
-	leastLimit = 512 << 10
+	LeastLimit = 512 << 10
 )
 
 // LimitLaw computes how many bytes a second siblings may be charged for, so that
@@ -68,10 +68,10 @@ type LimitLaw struct {
 // limitMemory is the state that the law keeps of one sibling.
 type limitMemory struct {
 	memory
-	waiting
+	Waiting
 	// now is its current charged rate, nowHidden that of its hidden I/O, busy the part of
 	// the time in which it waited for the disk.
-	now, nowHidden, busy mean
+	now, nowHidden, busy Mean
 	// wanting means that it could use more. sinceWanting is the time in seconds for which
 	// it could not. demand is the most that it can use, in bytes per second; 0 means not
 	// known.
@@ -86,19 +86,19 @@ type limitMemory struct {
 	// limit is the last result, 0 for none. offered is the mean of the limits, with the
 	// time constant of now: what it could have been charged in that time.
 	limit   float64
-	offered mean
+	offered Mean
 }
 
 // NewLimitLaw returns a limit law without a memory.
 func NewLimitLaw() *LimitLaw { return &LimitLaw{memory: map[string]*limitMemory{}} }
 
-// limits is a limit law that has the rates of another law. It does not have the debts:
+// Limits is a limit law that has the rates of another law. It does not have the debts:
 // they come from a time in which the shares were missed, and repaying them would miss
 // more.
-func (f *Feedback) limits() *LimitLaw {
+func (f *Feedback) Limits() *LimitLaw {
 	l := NewLimitLaw()
 	for id, m := range f.memory {
-		known := &limitMemory{memory: *m, waiting: newWaiting()}
+		known := &limitMemory{memory: *m, Waiting: NewWaiting()}
 		known.limited, known.floored = false, false
 		known.forgive()
 		l.memory[id] = known
@@ -139,7 +139,7 @@ func (l *LimitLaw) Next(seconds float64, siblings []Observation) []float64 {
 	}
 	l.lookAtFree(seconds, active)
 	// Here a debt can leave the disk idle, so a burst of the first seconds makes none.
-	keepDebts(seconds, plain, Range{}, func(m *memory) float64 { return m.hidden.rate() })
+	keepDebts(seconds, plain, Range{}, func(m *memory) float64 { return m.hidden.Rate() })
 	total := l.divide(seconds, active)
 	before := l.free
 	l.choose(total, wanting)
@@ -149,7 +149,7 @@ func (l *LimitLaw) Next(seconds float64, siblings []Observation) []float64 {
 	for _, s := range active {
 		s.m.limit = 0
 		if s.o.ID != l.free {
-			s.m.limit = math.Max(leastLimit, s.want)
+			s.m.limit = math.Max(LeastLimit, s.want)
 		}
 		limits[s.position] = s.m.limit
 	}
@@ -174,12 +174,12 @@ func (l *LimitLaw) rates(active []limitedSibling, of func(*limitMemory) (charged
 
 // ratesNow are those of this moment.
 func (m *limitMemory) ratesNow() (charged, hidden float64) {
-	return m.now.rate(), m.nowHidden.rate()
+	return m.now.Rate(), m.nowHidden.Rate()
 }
 
 // ratesLately are the means of several seconds.
 func (m *limitMemory) ratesLately() (charged, hidden float64) {
-	return m.charged.rate(), m.hidden.rate()
+	return m.charged.Rate(), m.hidden.Rate()
 }
 
 // compareFrom stores the rates with which later ones are compared.
@@ -217,7 +217,7 @@ func (l *LimitLaw) lookAtFree(seconds float64, active []limitedSibling) {
 	}
 	gaveUp := l.othersRate - others
 	if gaveUp > gaveUpPart*l.othersRate && free-l.freeRate < gainPart*gaveUp {
-		m.saturatedRate, m.demand = free, demandRoom*free+leastLimit
+		m.saturatedRate, m.demand = free, demandRoom*free+LeastLimit
 		l.compareFrom(l.rates(active, (*limitMemory).ratesLately))
 	}
 }
@@ -254,7 +254,7 @@ func (l *LimitLaw) spare(total float64, active []limitedSibling) float64 {
 	if m == nil || m.saturatedRate == 0 {
 		return 0
 	}
-	spare := math.Max(0, m.demand-m.now.rate())
+	spare := math.Max(0, m.demand-m.now.Rate())
 	switch {
 	case m.lostSeconds > 0:
 		spare = -spareLoss * total
@@ -272,20 +272,20 @@ func (l *LimitLaw) observe(seconds float64, siblings []Observation) (active []li
 	for _, o := range siblings {
 		m := l.memory[o.ID]
 		if m == nil {
-			m = &limitMemory{waiting: newWaiting()}
+			m = &limitMemory{Waiting: NewWaiting()}
 		}
 		known[o.ID] = m
 		charged, ideal := m.add(o, seconds, limitMeanSeconds)
 		ideals += ideal
-		m.now.add(charged, seconds, nowSeconds)
-		m.nowHidden.add(o.journal(), seconds, nowSeconds)
+		m.now.Add(charged, seconds, nowSeconds)
+		m.nowHidden.Add(o.Journal(), seconds, nowSeconds)
 		m.want(o, seconds)
-		total += m.charged.rate() + m.hidden.rate()
+		total += m.charged.Rate() + m.hidden.Rate()
 	}
 	l.memory = known
 	for n, o := range siblings {
 		m := known[o.ID]
-		if m.quietSeconds >= windowSeconds || m.charged.rate() < idleShare*o.Ideal/ideals*total {
+		if m.quietSeconds >= WindowSeconds || m.charged.Rate() < idleShare*o.Ideal/ideals*total {
 			m.forgive()
 			m.limited, m.floored, m.limit, m.demand = false, false, 0, 0
 			continue
@@ -299,14 +299,14 @@ func (l *LimitLaw) observe(seconds float64, siblings []Observation) (active []li
 // want judges whether a sibling could use more than it has: it reaches its limit,
 // or it waits for the disk nearly all the time.
 func (m *limitMemory) want(o Observation, seconds float64) {
-	m.busy.add(m.in(o, seconds), seconds, nowSeconds)
-	rate := m.now.rate()
+	m.busy.Add(m.In(o, seconds), seconds, nowSeconds)
+	rate := m.now.Rate()
 	if m.limit == 0 {
-		m.offered = mean{}
+		m.offered = Mean{}
 	} else {
-		m.offered.add(m.limit*seconds, seconds, nowSeconds)
+		m.offered.Add(m.limit*seconds, seconds, nowSeconds)
 	}
-	m.wanting = m.busy.rate() >= wantingPart || m.throttled()
+	m.wanting = m.busy.Rate() >= WantingPart || m.throttled()
 	if m.sinceWanting += seconds; m.wanting {
 		m.sinceWanting = 0
 	}
@@ -314,10 +314,10 @@ func (m *limitMemory) want(o Observation, seconds float64) {
 	case !m.wanting && m.sinceWanting <= nowSeconds:
 		// A burst of the journal holds up its requests, which have not ended yet.
 	case !m.wanting:
-		m.demand, m.saturatedRate, m.lostSeconds = demandRoom*rate+leastLimit, 0, 0
+		m.demand, m.saturatedRate, m.lostSeconds = demandRoom*rate+LeastLimit, 0, 0
 	case m.saturatedRate > 0:
 	case m.demand > 0:
-		m.demand = math.Max(math.Min(m.demand*math.Pow(demandGrowth, seconds), demandReach*rate+leastLimit), demandRoom*rate)
+		m.demand = math.Max(math.Min(m.demand*math.Pow(demandGrowth, seconds), demandReach*rate+LeastLimit), demandRoom*rate)
 	}
 }
 
@@ -327,21 +327,21 @@ func (m *limitMemory) want(o Observation, seconds float64) {
 func (l *LimitLaw) divide(seconds float64, active []limitedSibling) (total float64) {
 	var lately, now float64
 	for _, s := range active {
-		lately += s.charged.rate() + s.hidden.rate()
-		now += s.m.now.rate() + s.hidden.rate()
+		lately += s.charged.Rate() + s.hidden.Rate()
+		now += s.m.now.Rate() + s.hidden.Rate()
 	}
 	total = math.Max(lately, now) // the disk's throughput was enough for it
 	total += l.spare(total, active)
-	configured := make([]claim, len(active))
-	usable := make([]claim, len(active))
+	configured := make([]Claim, len(active))
+	usable := make([]Claim, len(active))
 	for n, s := range active {
-		configured[n] = claim{ideal: s.o.Ideal, least: s.expected(), most: math.Inf(1)}
+		configured[n] = Claim{Ideal: s.o.Ideal, Least: s.expected(), Most: math.Inf(1)}
 		usable[n] = configured[n]
 		if s.m.demand > 0 {
-			usable[n].most = math.Max(usable[n].least, s.m.demand+s.expected())
+			usable[n].Most = math.Max(usable[n].Least, s.m.demand+s.expected())
 		}
 	}
-	entitled, given := level(total, configured), level(total, usable)
+	entitled, given := Level(total, configured), Level(total, usable)
 	for n, s := range active {
 		s.floored = false
 		if s.limited = given[n] < entitled[n]*(1-deadBand); s.limited {
@@ -349,7 +349,7 @@ func (l *LimitLaw) divide(seconds float64, active []limitedSibling) (total float
 			s.want = entitled[n] - s.expected()
 			continue
 		}
-		s.want = s.due(given[n], entitled[n], total, seconds, leastHeld)
+		s.want = s.due(given[n], entitled[n], total, seconds, LeastHeld)
 	}
 	return total
 }
@@ -379,13 +379,13 @@ func (l *LimitLaw) choose(total float64, wanting []limitedSibling) {
 // that does I/O in bursts, as one that calls fsync does, has its due if it has it
 // now or in the mean.
 func (s limitedSibling) lack() float64 {
-	return math.Min(s.want, s.most()) - math.Max(s.m.now.rate(), s.charged.rate())
+	return math.Min(s.want, s.most()) - math.Max(s.m.now.Rate(), s.charged.Rate())
 }
 
 // throttled reports whether it reaches its limit. Limits go up and down with the
 // bursts of the journal, so its rate is compared with the limits of the same time.
 func (m *limitMemory) throttled() bool {
-	return m.limit > 0 && m.now.rate() >= throttledPart*m.offered.rate()
+	return m.limit > 0 && m.now.Rate() >= throttledPart*m.offered.Rate()
 }
 
 // most is the most that it can use, in bytes per second.

@@ -1,23 +1,23 @@
-package control
+package law
 
 import "math"
 
-// waiting knows for how long a sibling waits for the disk: while it has requests
+// Waiting knows for how long a sibling waits for the disk: while it has requests
 // outstanding and, if it calls fsync, while the journal commits. Then the requests are
 // those of the journal's thread.
-type waiting struct {
+type Waiting struct {
 	// idleSeconds is the time since one of its requests ended, unsyncedSeconds that
 	// since a sync of its started a commit.
 	idleSeconds, unsyncedSeconds float64
 }
 
-// newWaiting is that of one whose syncs started no commit yet.
-func newWaiting() waiting { return waiting{unsyncedSeconds: windowSeconds} }
+// NewWaiting is that of one whose syncs started no commit yet.
+func NewWaiting() Waiting { return Waiting{unsyncedSeconds: WindowSeconds} }
 
-// in is for how long, in seconds, it waited in a step, as far as that is known by now.
-func (w *waiting) in(o Observation, seconds float64) (waited float64) {
+// In is for how long, in seconds, it waited in a step, as far as that is known by now.
+func (w *Waiting) In(o Observation, seconds float64) (waited float64) {
 	w.idleSeconds += seconds
-	if o.measured() && o.BusySeconds > 0 {
+	if o.Measured() && o.BusySeconds > 0 {
 		// What ended now may have waited since the last one ended.
 		waited = math.Min(o.BusySeconds, w.idleSeconds)
 		w.idleSeconds = 0
@@ -25,7 +25,7 @@ func (w *waiting) in(o Observation, seconds float64) (waited float64) {
 	if w.unsyncedSeconds += seconds; o.ForcedCommits > 0 {
 		w.unsyncedSeconds = 0
 	}
-	if o.CommitSeconds > 0 && w.unsyncedSeconds < windowSeconds {
+	if o.CommitSeconds > 0 && w.unsyncedSeconds < WindowSeconds {
 		// Both at once count once.
 		waited = math.Max(waited, math.Min(waited+o.CommitSeconds, seconds))
 	}

@@ -1,4 +1,4 @@
-package control
+package law
 
 import (
 	"fmt"
@@ -33,24 +33,24 @@ func (d *queueDisk) run(seconds float64) []Observation {
 	for _, c := range d.containers {
 		left -= c.hidden
 	}
-	claims := make([]claim, len(d.containers))
+	claims := make([]Claim, len(d.containers))
 	for n, c := range d.containers {
-		claims[n] = claim{ideal: c.depth, most: math.Inf(1)}
+		claims[n] = Claim{Ideal: c.depth, Most: math.Inf(1)}
 		if c.limit > 0 {
-			claims[n].most = c.limit
+			claims[n].Most = c.limit
 		}
 		if c.demand > 0 {
-			claims[n].most = math.Min(claims[n].most, c.demand)
+			claims[n].Most = math.Min(claims[n].Most, c.demand)
 		}
 		if c.depth == 0 {
-			claims[n].ideal, claims[n].most = 1e-9, 0
+			claims[n].Ideal, claims[n].Most = 1e-9, 0
 		}
 	}
 	observations := make([]Observation, len(d.containers))
-	for n, rate := range level(left, claims) {
+	for n, rate := range Level(left, claims) {
 		c := d.containers[n]
 		o := Observation{ID: fmt.Sprint("c", n), Ideal: c.ideal, Weight: 1,
-			OtherBytes: math.Min(rate, claims[n].most) * seconds, JournalBytes: c.hidden * seconds}
+			OtherBytes: math.Min(rate, claims[n].Most) * seconds, JournalBytes: c.hidden * seconds}
 		switch {
 		case c.depth == 0:
 		case c.busy:

@@ -1,4 +1,4 @@
-package control
+package law
 
 import (
 	"context"
@@ -82,15 +82,18 @@ func unrestOn(t *testing.T, name, recording string, cgroups [2]string) (u unrest
 		if err != nil {
 			t.Fatal(err)
 		}
-		done := sums(sample.Devices[0])
 		var observations []Observation
 		for _, cgroup := range cgroups {
-			did := done[cgroup]
-			if did.charged() == 0 {
-				t.Fatalf("%s: %s was charged nothing at %v", recording, cgroup, sample.Time)
+			for _, did := range sample.Devices[0].Containers {
+				if did.Cgroup == cgroup && did.ChargedReadBytes+did.ChargedWriteBytes > 0 {
+					observations = append(observations, Observation{ID: cgroup, Ideal: 500, Weight: 500,
+						JournalBytes: float64(did.Hidden()), WritebackBytes: float64(did.MetadataBytes + did.UnchargedBytes),
+						OtherBytes: float64(did.ChargedReadBytes + did.ChargedWriteBytes)})
+				}
 			}
-			observations = append(observations, Observation{ID: cgroup, Ideal: 500, Weight: 500,
-				JournalBytes: float64(did.hidden), WritebackBytes: float64(did.writeback), OtherBytes: float64(did.charged())})
+		}
+		if len(observations) != len(cgroups) {
+			t.Fatalf("%s: of %v not all were charged at %v", recording, cgroups, sample.Time)
 		}
 		next := law.Next(sample.IntervalSeconds, observations)
 		for _, w := range next {

@@ -1,22 +1,22 @@
-package control
+package law
 
 import "math"
 
-// claim is the part of a divided disk that one sibling can use.
-type claim struct {
-	ideal float64
-	// least is what it gets whatever its weight; most is what it can use.
-	least, most float64
+// Claim is the part of a divided disk that one sibling can use.
+type Claim struct {
+	Ideal float64
+	// Least is what it gets whatever its weight; Most is what it can use.
+	Least, Most float64
 }
 
-// level divides total among the claims max-min fairly: each gets its ideal times
+// Level divides total among the claims max-min fairly: each gets its ideal times
 // one common level, but at least its least and at most its most. If the sum of all
 // leasts exceeds total, each gets its least.
-func level(total float64, claims []claim) []float64 {
+func Level(total float64, claims []Claim) []float64 {
 	parts := make([]float64, len(claims))
 	fill := func(at float64) (sum float64) {
 		for n, c := range claims {
-			parts[n] = math.Max(c.least, math.Min(c.most, at*c.ideal))
+			parts[n] = math.Max(c.Least, math.Min(c.Most, at*c.Ideal))
 			sum += parts[n]
 		}
 		return sum
@@ -45,25 +45,25 @@ func level(total float64, claims []claim) []float64 {
 // burst, in bytes per second: nothing prevents it, so it is no debt.
 func keepDebts(seconds float64, active []*sibling, weights Range, lasting func(*memory) float64) {
 	var total float64
-	claims := make([]claim, len(active))
+	claims := make([]Claim, len(active))
 	for n, s := range active {
-		had := s.o.OtherBytes + s.o.journal()
+		had := s.o.OtherBytes + s.o.Journal()
 		total += had
 		// This is the mean of the hidden I/O, not that of this interval. A burst
 		// beyond the share is a debt. No weight can correct a lasting excess.
-		claims[n] = claim{ideal: s.o.Ideal, least: lasting(s.memory) * seconds, most: math.Inf(1)}
+		claims[n] = Claim{Ideal: s.o.Ideal, Least: lasting(s.memory) * seconds, Most: math.Inf(1)}
 		if s.limited {
-			claims[n].most = math.Max(claims[n].least, had)
+			claims[n].Most = math.Max(claims[n].Least, had)
 		}
 	}
-	due := level(total, claims)
+	due := Level(total, claims)
 	fade, stay := math.Exp(-seconds/debtSeconds), math.Exp(-seconds/recentSeconds)
 	// A long step, as after a pause of the process, is most of an interval that is over.
 	old := seconds > 2*recentSeconds
 	var late float64
 	for n, s := range active {
 		repaid := s.arrearsRate * seconds
-		now, later := s.excess(s.o.OtherBytes+s.o.journal()-(due[n]-repaid), seconds, weights)
+		now, later := s.excess(s.o.OtherBytes+s.o.Journal()-(due[n]-repaid), seconds, weights)
 		s.arrearsBytes = s.arrearsBytes*fade - repaid + (s.debtBytes+s.lateBytes)*(1-stay)
 		s.debtBytes *= stay
 		if old {
@@ -133,8 +133,8 @@ func (s *sibling) unavoidable(seconds float64, weights Range) float64 {
 // three seconds. The law lowers the weight to its least because of the first one, and what
 // comes after that is a debt, too.
 func (s *sibling) commitBytes(seconds float64) float64 {
-	mean := s.hidden.rate() - s.writeback.rate()
-	return math.Max(0, s.o.journal()-s.o.writeback()-mean*seconds)
+	mean := s.hidden.Rate() - s.writeback.Rate()
+	return math.Max(0, s.o.Journal()-s.o.writeback()-mean*seconds)
 }
 
 // balance adjusts the debts, within their bounds, so that they add up to zero.
@@ -158,18 +158,18 @@ func balance(active []*sibling, bound float64, of func(*memory) *float64) {
 // interval.
 func divide(seconds float64, active []*sibling) {
 	var total float64
-	configured := make([]claim, len(active))
-	usable := make([]claim, len(active))
+	configured := make([]Claim, len(active))
+	usable := make([]Claim, len(active))
 	for n, s := range active {
-		had := s.charged.rate() + s.hidden.rate()
+		had := s.charged.Rate() + s.hidden.Rate()
 		total += had
-		configured[n] = claim{ideal: s.o.Ideal, least: s.expected(), most: math.Inf(1)}
+		configured[n] = Claim{Ideal: s.o.Ideal, Least: s.expected(), Most: math.Inf(1)}
 		usable[n] = configured[n]
 		if s.limited {
-			usable[n].most = had
+			usable[n].Most = had
 		}
 	}
-	entitled, given := level(total, configured), level(total, usable)
+	entitled, given := Level(total, configured), Level(total, usable)
 	for n, s := range active {
 		s.floored = false
 		if s.limited {
@@ -184,12 +184,12 @@ func divide(seconds float64, active []*sibling) {
 // due returns the charged I/O that a sibling should have if it gets part of total,
 // all in bytes per second: its part, less its hidden I/O and less its repayment in
 // this step, but at least the bound.
-func (s *sibling) due(given, entitled, total, seconds float64, bound least) float64 {
+func (s *sibling) due(given, entitled, total, seconds float64, bound Least) float64 {
 	most := total * repayPerSecond / math.Max(1, seconds)
 	s.arrearsRate = within(arrearsPart*total, s.arrearsBytes/math.Max(arrearsSeconds, repaySteps*seconds))
 	want := given - s.expected() - s.arrearsRate - within(most, s.debtBytes/(repaySteps*seconds))
-	if held := bound.of(entitled, total); want < held {
-		want, s.floored, s.leastRate = held, true, leastHeld.of(entitled, total)
+	if held := bound.Of(entitled, total); want < held {
+		want, s.floored, s.leastRate = held, true, LeastHeld.Of(entitled, total)
 	}
 	return want
 }
@@ -206,7 +206,7 @@ func (f *Feedback) weigh(active []*sibling) {
 	wanted := make([]float64, len(active))
 	for n, s := range active {
 		boost := math.Exp(best - s.response)
-		s.limited = boost >= maxBoost && s.charged.rate() < 0.9*s.want
+		s.limited = boost >= maxBoost && s.charged.Rate() < 0.9*s.want
 		wanted[n] = s.want * math.Min(boost, maxBoost)
 		ideals += s.o.Ideal
 	}
@@ -215,7 +215,7 @@ func (f *Feedback) weigh(active []*sibling) {
 	}
 	if !worthWriting(active, ideals) {
 		for _, s := range active {
-			s.weight = f.weights.clamp(s.o.Weight)
+			s.weight = f.weights.Clamp(s.o.Weight)
 		}
 	}
 }
@@ -223,28 +223,28 @@ func (f *Feedback) weigh(active []*sibling) {
 // fit scales wanted to add up to sum within the range. Where the greatest
 // would exceed the range, the ratios are kept and the sum is not.
 func fit(wanted []float64, sum float64, r Range) []float64 {
-	claims := make([]claim, len(wanted))
+	claims := make([]Claim, len(wanted))
 	var greatest float64
 	for n, w := range wanted {
 		greatest = math.Max(greatest, w)
-		claims[n] = claim{ideal: w, least: float64(r.Min), most: math.Inf(1)}
+		claims[n] = Claim{Ideal: w, Least: float64(r.Min), Most: math.Inf(1)}
 	}
 	if greatest == 0 {
 		greatest = 1
 	}
 	for n := range claims {
-		claims[n].ideal /= greatest // in 0..1, so that the next steps cannot overflow
+		claims[n].Ideal /= greatest // in 0..1, so that the next steps cannot overflow
 	}
-	fitted := level(sum, claims)
+	fitted := Level(sum, claims)
 	over := false
 	for _, w := range fitted {
 		over = over || w > float64(r.Max)
 	}
 	for n := range fitted {
 		if over {
-			fitted[n] = float64(r.Max) * claims[n].ideal
+			fitted[n] = float64(r.Max) * claims[n].Ideal
 		}
-		fitted[n] = r.clamp(fitted[n])
+		fitted[n] = r.Clamp(fitted[n])
 	}
 	return fitted
 }

@@ -1,4 +1,4 @@
-package control
+package law
 
 import (
 	"container/heap"
@@ -442,7 +442,7 @@ func TestAContainerThatSyncsButDoesNotUseItsShareDelaysNoOther(t *testing.T) {
 	law := NewLimitLaw()
 	shares, rate, _ := limitThrottled(d, law, 30, 120)
 	t.Logf("%.1f MB/s, and %.1f without limits; shares %.3f", rate/1e6, uncontrolled/1e6, shares)
-	if busy := law.memory["c0"].busy.rate(); busy < wantingPart {
+	if busy := law.memory["c0"].busy.Rate(); busy < WantingPart {
 		t.Errorf("it seems to wait in %.2f of the time: the test shows nothing", busy)
 	}
 	if rate < 0.9*uncontrolled {

@@ -1,4 +1,4 @@
-package control
+package law
 
 import (
 	"fmt"
@@ -15,13 +15,13 @@ type Range struct {
 // BFQRange is the range of blkio.bfq.weight and io.bfq.weight.
 var BFQRange = Range{Min: 1, Max: 1000}
 
-// maxWeight is above every weight file's range; a Range above it is rejected.
-const maxWeight = 1_000_000
+// MaxWeight is above every weight file's range; a Range above it is rejected.
+const MaxWeight = 1_000_000
 
 // Validate rejects an empty range and one that no weight file has.
 func (r Range) Validate() error {
-	if r.Min < 1 || r.Max < r.Min || r.Max > maxWeight {
-		return fmt.Errorf("%d..%d is no range of weights: want 1 <= min <= max <= %d", r.Min, r.Max, maxWeight)
+	if r.Min < 1 || r.Max < r.Min || r.Max > MaxWeight {
+		return fmt.Errorf("%d..%d is no range of weights: want 1 <= min <= max <= %d", r.Min, r.Max, MaxWeight)
 	}
 	return nil
 }
@@ -29,7 +29,7 @@ func (r Range) Validate() error {
 // Holds reports whether w is in the range.
 func (r Range) Holds(w uint64) bool { return r.Min <= w && w <= r.Max }
 
-func (r Range) clamp(w float64) float64 {
+func (r Range) Clamp(w float64) float64 {
 	// In this form NaN gives Min.
 	if !(w > float64(r.Min)) {
 		return float64(r.Min)
@@ -106,21 +106,21 @@ const maxBytes = 1 << 62
 
 // idle reports whether o has no information for a law: no charged I/O, or numbers
 // that no counter can have produced.
-func (o Observation) idle() bool { return !o.measured() || o.OtherBytes == 0 }
+func (o Observation) idle() bool { return !o.Measured() || o.OtherBytes == 0 }
 
-// measured reports whether the observation is a measurement: finite and within
+// Measured reports whether the observation is a measurement: finite and within
 // bounds.
-func (o Observation) measured() bool {
+func (o Observation) Measured() bool {
 	return o.OtherBytes >= 0 && o.OtherBytes <= maxBytes &&
 		o.JournalBytes >= 0 && o.JournalBytes <= maxBytes &&
-		o.Ideal > 0 && o.Ideal <= maxWeight &&
-		o.Weight > 0 && o.Weight <= maxWeight &&
+		o.Ideal > 0 && o.Ideal <= MaxWeight &&
+		o.Weight > 0 && o.Weight <= MaxWeight &&
 		o.BusySeconds >= 0 && o.BusySeconds <= maxBytes
 }
 
-// journal is the usable part of JournalBytes: the log writes of an idle sibling
+// Journal is the usable part of JournalBytes: the log writes of an idle sibling
 // used its part of the disk, too.
-func (o Observation) journal() float64 {
+func (o Observation) Journal() float64 {
 	if o.JournalBytes > 0 && o.JournalBytes <= maxBytes {
 		return o.JournalBytes
 	}
@@ -130,7 +130,7 @@ func (o Observation) journal() float64 {
 // writeback is the usable part of WritebackBytes.
 func (o Observation) writeback() float64 {
 	if o.WritebackBytes > 0 {
-		return math.Min(o.WritebackBytes, o.journal())
+		return math.Min(o.WritebackBytes, o.Journal())
 	}
 	return 0
 }

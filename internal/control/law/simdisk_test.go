@@ -1,4 +1,4 @@
-package control
+package law
 
 import (
 	"fmt"
@@ -61,21 +61,21 @@ func (d *simDisk) run(seconds float64) []Observation {
 		left -= hidden
 		observations[n] = Observation{ID: fmt.Sprint("c", n), Ideal: c.ideal, Weight: c.weight, JournalBytes: hidden}
 	}
-	claims := make([]claim, len(d.containers))
+	claims := make([]Claim, len(d.containers))
 	for n, c := range d.containers {
 		efficiency := c.efficiency
 		if efficiency == 0 {
 			efficiency = 1
 		}
-		claims[n] = claim{ideal: c.weight * efficiency * math.Exp(d.noise*d.random.NormFloat64()), most: math.Inf(1)}
+		claims[n] = Claim{Ideal: c.weight * efficiency * math.Exp(d.noise*d.random.NormFloat64()), Most: math.Inf(1)}
 		if c.demand > 0 {
-			claims[n].most = c.demand * seconds
+			claims[n].Most = c.demand * seconds
 		}
 		if c.demand < 0 {
-			claims[n].most = 0
+			claims[n].Most = 0
 		}
 	}
-	for n, bytes := range level(left, claims) {
+	for n, bytes := range Level(left, claims) {
 		c := d.containers[n]
 		observations[n].OtherBytes = math.Round(bytes)
 		journal := c.metadataRate*seconds*math.Exp(d.noise*d.random.NormFloat64()) + c.coupled*bytes

@@ -1,4 +1,4 @@
-package control
+package law
 
 import (
 	"cmp"
@@ -15,7 +15,7 @@ func Quantize(weights []float64, ids []string, r Range) []uint64 {
 	var sum float64
 	var whole uint64
 	for n, w := range weights {
-		w = r.clamp(w)
+		w = r.Clamp(w)
 		// Slightly up, so that a computed 69.999999999 is 70.
 		rounded[n] = uint64(math.Floor(w + 1e-9))
 		remainder[n] = w - float64(rounded[n])
@@ -53,7 +53,7 @@ const finestSum = 100
 func Scale(ideals []uint64, r Range) uint64 {
 	var sum uint64
 	for _, w := range ideals {
-		sum += min(w, maxWeight)
+		sum += min(w, MaxWeight)
 	}
 	if sum == 0 || sum >= finestSum {
 		return 1

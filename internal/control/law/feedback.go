@@ -1,4 +1,4 @@
-package control
+package law
 
 import (
 	"cmp"
@@ -9,9 +9,9 @@ import (
 // The constants of the feedback law. Times are in seconds, so that the law behaves
 // the same with every interval. docs/control-law.md says how they were chosen.
 const (
-	// meanSeconds is the time constant of the rates: a few of jbd2's periods of 5
+	// MeanSeconds is the time constant of the rates: a few of jbd2's periods of 5
 	// s.
-	meanSeconds = 20.0
+	MeanSeconds = 20.0
 	// burstSeconds is the time constant for a burst of writeback. The kernel writes
 	// in-place metadata once in 30 s, for many seconds at a time, so the last half
 	// second predicts the next one. A step longer than burstStepSeconds would
@@ -47,10 +47,10 @@ const (
 	repaySteps     = 4.0
 	repayPerSecond = 0.15
 	maxDebtSeconds = 2.0
-	// windowSeconds is the shortest time over which a response of the scheduler is
+	// WindowSeconds is the shortest time over which a response of the scheduler is
 	// judged. It is also how long a sibling must have been charged nothing to count
 	// as idle: a sibling with a low weight has no slice in some seconds.
-	windowSeconds = 5.0
+	WindowSeconds = 5.0
 	// idleShare: below this part of its own share, a sibling's charged I/O is too
 	// little to be controlled.
 	idleShare = 0.02
@@ -58,23 +58,24 @@ const (
 	deadBand = 0.003
 )
 
-// least is a bound below which charged I/O is not held, however much is hidden: the smaller
+// Least is a bound below which charged I/O is not held, however much is hidden: the smaller
 // of these parts of a sibling's own share and of the disk.
-type least struct{ ofShare, ofDisk float64 }
+type Least struct{ ofShare, ofDisk float64 }
 
-func (l least) of(share, disk float64) float64 { return math.Min(l.ofShare*share, l.ofDisk*disk) }
+// Of is the bound of a sibling with that share of the disk, in the unit of both.
+func (l Least) Of(share, disk float64) float64 { return math.Min(l.ofShare*share, l.ofDisk*disk) }
 
 var (
-	// leastHeld: a scheduler serves in slices of some 100 ms. A sibling with one slice in
+	// LeastHeld: a scheduler serves in slices of some 100 ms. A sibling with one slice in
 	// ten seconds gets none in most intervals; its journal writes then stall, and all
 	// siblings wait for them. What a sibling has at this bound is no debt.
-	leastHeld = least{0.2, 0.02}
+	LeastHeld = Least{0.2, 0.02}
 	// leastByWeight: BFQ books the next slice of a queue by its weight at the end of the
 	// last one (bfq_calc_finish, block/bfq-wf2q.c, 6.18). The queue waits for that, also
 	// if its weight is greater a moment later: with a weight of 2 %, for 49 slices of the
 	// others. A law that lowers it that far for a commit has no control of the seconds
 	// after the commit.
-	leastByWeight = least{0.25, 0.03}
+	leastByWeight = Least{0.25, 0.03}
 )
 
 // Feedback is Daybook's own law. From smoothed rates it computes how much charged
@@ -97,9 +98,9 @@ type Feedback struct {
 
 // memory is the state that the law keeps of one sibling.
 type memory struct {
-	charged, hidden mean
+	charged, hidden Mean
 	// writeback is a part of hidden; burst is the same with a short time constant.
-	writeback, burst mean
+	writeback, burst Mean
 	// quietSeconds is the time since it was last charged.
 	quietSeconds float64
 	// windowBytes is what it was charged in the current window. windowWeight is the
@@ -146,7 +147,7 @@ func (f *Feedback) Name() string { return FeedbackLaw }
 func (f *Feedback) Next(seconds float64, siblings []Observation) []float64 {
 	next := make([]float64, len(siblings))
 	for n, o := range siblings {
-		next[n] = f.weights.clamp(o.Ideal)
+		next[n] = f.weights.Clamp(o.Ideal)
 	}
 	if !(seconds > 0) || math.IsInf(seconds, 0) {
 		return next
@@ -166,11 +167,11 @@ func (f *Feedback) Next(seconds float64, siblings []Observation) []float64 {
 		}
 		return next
 	}
-	if f.window += seconds; f.window >= windowSeconds-seconds/2 {
+	if f.window += seconds; f.window >= WindowSeconds-seconds/2 {
 		learnResponse(f.window, active)
 		f.window = 0
 	}
-	keepDebts(seconds, active, f.weights, func(m *memory) float64 { return m.hidden.fromNothing(meanSeconds) })
+	keepDebts(seconds, active, f.weights, func(m *memory) float64 { return m.hidden.FromNothing(MeanSeconds) })
 	divide(seconds, active)
 	f.weigh(active)
 	for n, s := range active {
@@ -179,9 +180,9 @@ func (f *Feedback) Next(seconds float64, siblings []Observation) []float64 {
 	return next
 }
 
-// forgetAnswers forgets how the scheduler answered weights, and the debts that came of
+// ForgetAnswers forgets how the scheduler answered weights, and the debts that came of
 // that: it is about to answer them in another way. The rates are still known.
-func (f *Feedback) forgetAnswers() {
+func (f *Feedback) ForgetAnswers() {
 	f.window = 0
 	for _, m := range f.memory {
 		m.forgive()
@@ -201,10 +202,10 @@ func (m *memory) add(o Observation, seconds, chargedSeconds float64) (charged, i
 	if m.listen(o, seconds) {
 		charged, ideal = math.Max(0, o.OtherBytes), o.Ideal
 	}
-	m.charged.add(charged, seconds, chargedSeconds)
-	m.hidden.add(o.journal(), seconds, meanSeconds)
-	m.writeback.add(o.writeback(), seconds, meanSeconds)
-	m.burst.add(o.writeback(), seconds, burstMemory(seconds))
+	m.charged.Add(charged, seconds, chargedSeconds)
+	m.hidden.Add(o.Journal(), seconds, MeanSeconds)
+	m.writeback.Add(o.writeback(), seconds, MeanSeconds)
+	m.burst.Add(o.writeback(), seconds, burstMemory(seconds))
 	return charged, ideal
 }
 
@@ -220,15 +221,15 @@ func (f *Feedback) observe(seconds float64, siblings []Observation, order []int)
 			m = &memory{}
 		}
 		known[o.ID] = m
-		_, ideal := m.add(o, seconds, meanSeconds)
+		_, ideal := m.add(o, seconds, MeanSeconds)
 		ideals += ideal
-		total += m.charged.rate() + m.hidden.rate()
+		total += m.charged.Rate() + m.hidden.Rate()
 	}
 	f.memory = known // a sibling that is not in the observations is gone
 	for _, n := range order {
 		o, m := siblings[n], known[siblings[n].ID]
-		rate := m.charged.rate()
-		if m.quietSeconds >= windowSeconds || rate < idleShare*o.Ideal/ideals*total {
+		rate := m.charged.Rate()
+		if m.quietSeconds >= WindowSeconds || rate < idleShare*o.Ideal/ideals*total {
 			m.forgive()
 			m.forgetAnswers()
 			continue
@@ -250,10 +251,10 @@ func (m *memory) listen(o Observation, seconds float64) bool {
 		return true
 	}
 	m.quietSeconds += seconds
-	if o.measured() {
+	if o.Measured() {
 		m.windowWeight += o.Weight * seconds
 	}
-	return m.quietSeconds < windowSeconds && o.measured()
+	return m.quietSeconds < WindowSeconds && o.Measured()
 }
 
 // forgive deletes its debts.
@@ -262,7 +263,7 @@ func (m *memory) forgive() { m.debtBytes, m.lateBytes, m.arrearsBytes, m.arrears
 // burstMemory is the time constant for writeback in steps of that length.
 func burstMemory(stepSeconds float64) float64 {
 	if stepSeconds > burstStepSeconds {
-		return meanSeconds
+		return MeanSeconds
 	}
 	return burstSeconds
 }
@@ -270,7 +271,7 @@ func burstMemory(stepSeconds float64) float64 {
 // expected is the hidden I/O of the coming step, in bytes per second: the mean for
 // the journal, the latest rate for writeback.
 func (m *memory) expected() float64 {
-	return m.hidden.rate() - m.writeback.rate() + m.burst.rate()
+	return m.hidden.Rate() - m.writeback.Rate() + m.burst.Rate()
 }
 
 // learnResponse compares what each active sibling was charged in a window with

@@ -1,4 +1,4 @@
-package control
+package law
 
 // Paper is the law of paper 1, equation 4, with the misprints corrected:
 //
@@ -21,10 +21,10 @@ func (p *Paper) Name() string { return PaperLaw }
 func (p *Paper) Next(_ float64, siblings []Observation) []float64 {
 	var total, ideals float64 // S, and the sum of i
 	for _, o := range siblings {
-		if o.Ideal > 0 && o.Ideal <= maxWeight {
+		if o.Ideal > 0 && o.Ideal <= MaxWeight {
 			ideals += o.Ideal
 		}
-		total += o.journal()
+		total += o.Journal()
 		if !o.idle() {
 			total += o.Ideal / o.Weight * o.OtherBytes
 		}
@@ -33,9 +33,9 @@ func (p *Paper) Next(_ float64, siblings []Observation) []float64 {
 	for n, o := range siblings {
 		weight := o.Ideal
 		if !o.idle() {
-			weight = o.Weight * (o.Ideal/ideals*total - o.journal()) / o.OtherBytes
+			weight = o.Weight * (o.Ideal/ideals*total - o.Journal()) / o.OtherBytes
 		}
-		next[n] = p.weights.clamp(weight)
+		next[n] = p.weights.Clamp(weight)
 	}
 	return next
 }

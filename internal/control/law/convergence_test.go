@@ -1,4 +1,4 @@
-package control
+package law
 
 import (
 	"fmt"
@@ -175,7 +175,7 @@ func TestTwoExtremeAnswersDoNotBoostTwice(t *testing.T) {
 
 func TestTheSurplusOfOneGoesToTheOthersByTheirIdeals(t *testing.T) {
 	rate := func(charged, hidden float64) *memory {
-		return &memory{charged: mean{charged, 1}, hidden: mean{hidden, 1}}
+		return &memory{charged: Mean{charged, 1}, hidden: Mean{hidden, 1}}
 	}
 	active := []*sibling{
 		{memory: rate(4, 0), o: Observation{Ideal: 100}},

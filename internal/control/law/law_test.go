@@ -1,4 +1,4 @@
-package control
+package law
 
 import (
 	"fmt"
@@ -125,7 +125,7 @@ func TestFeedbackKeepsTheSumOfTheIdeals(t *testing.T) {
 func TestPaperLawPredictsTheSameTotal(t *testing.T) {
 	// Equation 3: with the new weights the siblings would do S in all.
 	rapid.Check(t, func(t *rapid.T) {
-		wide := Range{Min: 1, Max: maxWeight}
+		wide := Range{Min: 1, Max: MaxWeight}
 		siblings := drawSiblings(t, BFQRange)
 		for n := range siblings {
 			siblings[n].OtherBytes += 1 << 30 // nobody idle
@@ -137,7 +137,7 @@ func TestPaperLawPredictsTheSameTotal(t *testing.T) {
 		for n, o := range siblings {
 			s += o.JournalBytes + o.Ideal/o.Weight*o.OtherBytes
 			predicted += o.JournalBytes + next[n]/o.Weight*o.OtherBytes
-			if next[n] <= 1 || next[n] >= maxWeight {
+			if next[n] <= 1 || next[n] >= MaxWeight {
 				t.Skip("clamped")
 			}
 		}

@@ -1,0 +1,83 @@
+package judge
+
+// Trust combines the verdicts of all groups on a disk.
+type Trust struct {
+	// Ignored means that the scheduler does not follow its weights, or that weights do
+	// not hold the shares.
+	Ignored bool
+	// IgnoredSeconds and followedSeconds are how long the windows have had that
+	// result.
+	IgnoredSeconds, followedSeconds float64
+	// Short is the sibling that lacks a part of its share in the latest windows, and Greedy
+	// the one that has more than its due, and that others lack. heldSeconds is how long the
+	// windows have said that all shares come out.
+	Short, Greedy Repeated
+	heldSeconds   float64
+}
+
+// Missed is what a window says of the shares, in parts of the disk.
+type Missed struct {
+	// Lack is what Short lacked, the sibling that lacked most, as far as others could
+	// have left it to Short; negative: not judged.
+	Lack  float64
+	Short string
+	// Excess is what Greedy was charged beyond its due, the sibling with most of that, as
+	// far as others lacked it.
+	Excess float64
+	Greedy string
+}
+
+// Worst is the larger of the two.
+func (m Missed) Worst() float64 { return max(m.Lack, m.Excess) }
+
+// Repeated is a sibling that windows in a row name, and for how long.
+type Repeated struct {
+	ID      string
+	Seconds float64
+}
+
+// take enters a window that names a sibling, and the part of the disk that it is about.
+func (r *Repeated) take(part float64, id string, seconds float64) {
+	switch {
+	case !(part > ShortPart):
+		*r = Repeated{}
+	case id == r.ID:
+		r.Seconds += seconds
+	default:
+		*r = Repeated{id, seconds}
+	}
+}
+
+// Take enters a window's verdict on the weights, and what it says of the shares. It reports
+// whether Ignored changed.
+func (t *Trust) Take(v Verdict, m Missed, seconds float64) (changed bool) {
+	switch v {
+	case Ignores:
+		t.IgnoredSeconds += seconds
+		t.followedSeconds = 0
+	case Follows:
+		t.followedSeconds += seconds
+		t.IgnoredSeconds = 0
+	case NoEvidence:
+		t.IgnoredSeconds = 0
+	}
+	t.Short.take(m.Lack, m.Short, seconds)
+	t.Greedy.take(m.Excess, m.Greedy, seconds)
+	if t.heldSeconds += seconds; !(m.Lack >= 0 && m.Worst() <= heldPart) {
+		t.heldSeconds = 0
+	}
+	was := t.Ignored
+	switch {
+	case t.IgnoredSeconds >= VerdictSeconds || t.MissedSeconds() >= ShortSeconds:
+		t.Ignored = true
+	case t.followedSeconds >= VerdictSeconds && m.Worst() <= ShortPart, t.heldSeconds >= VerdictSeconds && v != Ignores:
+		t.Ignored = false
+	}
+	return was != t.Ignored
+}
+
+// MissedSeconds is how long the same sibling has missed its share.
+func (t *Trust) MissedSeconds() float64 { return max(t.Short.Seconds, t.Greedy.Seconds) }
+
+// Restart deletes the windows, and keeps the verdict.
+func (t *Trust) Restart() { *t = Trust{Ignored: t.Ignored} }
