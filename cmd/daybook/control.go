@@ -67,7 +67,7 @@ The configuration is YAML; all keys are optional:
   tunables: auto             # of BFQ, restored at the end; or none, or a map, such as
                              # {low_latency: 0, strict_guarantees: 1, timeout_sync: 40}
   limits: correct            # or keep
-  metadata: auto             # who writes metadata in place: control (early), kernel, or
+  metadata: auto             # who writes metadata in place: early (control), kernel, or
                              # auto: early only where io.cost divides the disk
   containers:                # none: every cgroup that does I/O there
     - match: /docker/*       # cgroup path or container name; * does not cross /

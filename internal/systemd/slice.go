@@ -14,6 +14,9 @@ import (
 
 const sliceSuffix = ".slice"
 
+// MaxUnitName limits the bytes in the name of a unit.
+const MaxUnitName = 255
+
 // EscapeSlice writes a name as one component of a slice's name: a "-" would make a
 // slice inside another (systemd-escape(1)).
 func EscapeSlice(name string) string { return strings.ReplaceAll(name, "-", `\x2d`) }
@@ -97,6 +100,9 @@ func (m *Manager) StartSlice(ctx context.Context, slice, description string) err
 
 // StopSlice stops a slice, and everything in it. It is no error if it does not run.
 func (m *Manager) StopSlice(ctx context.Context, slice string) error {
+	if len(slice) > MaxUnitName {
+		return nil // systemd has none of that name, and refuses the call
+	}
 	const mode = "replace"
 	var job dbus.ObjectPath
 	err := m.call(object, manager+".StopUnit", []any{slice, mode}, &job)

@@ -1,6 +1,9 @@
 package systemd
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestSlicesAreNestedByTheirNames(t *testing.T) {
 	for slice, want := range map[string]string{
@@ -32,5 +35,12 @@ func TestNamesAreEscapedAndUnescaped(t *testing.T) {
 		if got := UnescapeSlice(EscapeSlice(name)); got != name {
 			t.Errorf("%s: %s", name, got)
 		}
+	}
+}
+
+// Otherwise what was recorded of it could never be undone.
+func TestASliceWhoseNameSystemdRefusesDoesNotRun(t *testing.T) {
+	if err := new(Manager).StopSlice(t.Context(), strings.Repeat("a", MaxUnitName)+sliceSuffix); err != nil {
+		t.Error(err)
 	}
 }

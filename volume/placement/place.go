@@ -83,6 +83,9 @@ func (t Thread) Plan() error {
 	}
 	s.Slice = systemd.SliceOf(s.Cgroup) != "" && bySystemd()
 	s.Journal = s.journal(t.Name)
+	if err := s.checkSliceName(); err != nil {
+		return err
+	}
 	if pids, err := tree.Processes(s.Journal); err == nil && len(pids) > 0 {
 		return fmt.Errorf("cgroup %s is %w: another process has placed the journal of %s there, such as the keeper of another pool; --cgroup chooses another parent", s.Journal, cause.ErrBusy, t.Name)
 	}

@@ -3,12 +3,14 @@ package placement
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path"
 	"strings"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/cgroup"
 	"github.com/daybook-project/daybook/internal/systemd"
+	"github.com/daybook-project/daybook/volume/internal/cause"
 	"github.com/daybook-project/daybook/volume/operation"
 )
 
@@ -78,6 +80,15 @@ func (s Placed) journal(name string) string {
 		component += systemd.EscapeSlice("-" + name)
 	}
 	return path.Join(s.Cgroup, strings.TrimSuffix(slice, ".slice")+component+".slice")
+}
+
+// checkSliceName refuses a slice for the thread whose name is too long for systemd. A "-" in
+// the name of a volume takes four bytes in it.
+func (s Placed) checkSliceName() error {
+	if length := len(path.Base(s.Journal)); s.Slice && length > systemd.MaxUnitName {
+		return fmt.Errorf("%w name: the slice of its jbd2 thread would have a name of %d bytes, and systemd allows %d; --placement none uses no slice", cause.ErrInvalid, length, systemd.MaxUnitName)
+	}
+	return nil
 }
 
 // startSlices starts the journal's slice, and with it its parents.

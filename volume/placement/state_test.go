@@ -2,7 +2,9 @@ package placement
 
 import (
 	"errors"
+	"path"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/daybook-project/daybook/internal/systemd"
@@ -77,6 +79,21 @@ func TestAJournalOfASliceHasASliceInIt(t *testing.T) {
 }
 
 // Release removes what a file says. So a file must not lead it astray.
+func TestASliceWithALongerNameThanSystemdAllowsIsRefused(t *testing.T) {
+	for dashes, fits := range map[int]bool{0: true, 35: true, 36: false, 64: false} {
+		name := strings.Repeat("-", dashes) + strings.Repeat("a", 128-dashes)
+		s := Placed{Placement: Parent, Cgroup: sliceByName("daybook-" + systemd.EscapeSlice(name) + ".slice"), Slice: true}
+		s.Journal = s.journal(name)
+		if err := s.checkSliceName(); (err == nil) != fits || err != nil && !errors.Is(err, cause.ErrInvalid) {
+			t.Errorf("%d dashes, %d bytes: %v", dashes, len(path.Base(s.Journal)), err)
+		}
+		s.Slice = false
+		if err := s.checkSliceName(); err != nil {
+			t.Errorf("cgroups may be longer: %v", err)
+		}
+	}
+}
+
 func TestWhatLeadsAReleaseAstrayIsRefused(t *testing.T) {
 	sound := func() Placed {
 		return Placed{
