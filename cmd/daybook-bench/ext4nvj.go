@@ -26,7 +26,7 @@ func newExt4NVJCommand() *cobra.Command {
 	var source, module, kept string
 	var only, arrangements []string
 	var threads []int
-	var native, underKVM bool
+	var native, underKVM, instructions bool
 	var rounds int
 	cmd := &cobra.Command{
 		Use:   "ext4nvj",
@@ -49,7 +49,11 @@ ext4nvj-kvm. Otherwise two processors are emulated; with --kvm this is an error.
 With --native, the kernel is Linux 7.2 as a program of this host (User Mode Linux), so
 that its code runs on the host's processors. The disks are null_blk devices with a
 latency of 0, 10 and 80 µs. Stock ext4 there is first compared with ext4 of the host. It
-needs root, an idle host, and nvjournal/kernel/native/build.`,
+needs root, an idle host, and nvjournal/kernel/native/build.
+
+With --instructions, it counts the instructions that an emulated processor executes for an
+operation, with one thread and disks in memory: on a busy host, too. It fails if ext4nvj
+executes more than stock ext4.`,
 		Example: `  daybook-bench ext4nvj --docs docs/results
 
   # One part, in 4 minutes or less; the other parts in --output stay unchanged
@@ -59,10 +63,16 @@ needs root, an idle host, and nvjournal/kernel/native/build.`,
   daybook-bench ext4nvj --native --docs docs/results
   daybook-bench ext4nvj --kvm --docs docs/results
 
+  # Executed instructions
+  daybook-bench ext4nvj --instructions
+
   # Without the module
   daybook-bench ext4nvj --quick --arrangements ext4,ext4-pmem --output /tmp/stock.json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if instructions {
+				return b.countInstructions(cmd, source, module, arrangements, rounds)
+			}
 			if kept != "" {
 				var result filesystems.Result
 				if err := read(kept, &result); err != nil {
@@ -139,7 +149,11 @@ needs root, an idle host, and nvjournal/kernel/native/build.`,
 	flags.BoolVar(&underKVM, "kvm", false, "fail unless the host's processors run the guest (KVM)")
 	flags.IntVar(&rounds, "rounds", 0, "the `NUMBER` of timed rounds (default: as in the full or quick form)")
 	flags.IntSliceVar(&threads, "threads", nil, "measure only with these `NUMBERS` of threads")
-	cmd.MarkFlagsMutuallyExclusive("native", "kvm")
+	flags.BoolVar(&instructions, "instructions", false, "count executed instructions instead of measuring time")
+	cmd.MarkFlagsMutuallyExclusive("native", "kvm", "instructions")
+	for _, other := range []string{"again", "only", "threads"} {
+		cmd.MarkFlagsMutuallyExclusive("instructions", other)
+	}
 	cmd.AddCommand(newPhaseCommand(filesystems.RunInGuest), newNativeInitCommand(filesystems.InitNative))
 	return cmd
 }

@@ -18,8 +18,10 @@ type Config struct {
 	CPUs    int      // 0: 2
 	// Parallel: as in vm.Config.
 	Parallel bool
-	Cgroup   int    // 1 or 2; 0: 2
-	Append   string // more of the kernel's command line
+	// CountInstructions: as in vm.Config; CPUs is 1.
+	CountInstructions bool
+	Cgroup            int    // 1 or 2; 0: 2
+	Append            string // more of the kernel's command line
 	// Systemd: as in vm.Config; [Systemd] sets it.
 	Systemd bool
 	// Engines: as in vm.Config.
@@ -39,7 +41,7 @@ type Config struct {
 
 // guest returns the Config of the guest.
 func (c Config) guest(kernel string) (vm.Config, error) {
-	config := vm.Config{Kernel: kernel, CPUs: c.CPUs, Parallel: c.Parallel, Cgroup: c.Cgroup, Append: c.Append, Systemd: c.Systemd, Engines: c.Engines, Network: c.Network}
+	config := vm.Config{Kernel: kernel, CPUs: c.CPUs, Parallel: c.Parallel, CountInstructions: c.CountInstructions, Cgroup: c.Cgroup, Append: c.Append, Systemd: c.Systemd, Engines: c.Engines, Network: c.Network}
 	for _, s := range c.Disks {
 		disk, err := vm.ParseDisk(s)
 		if err != nil {

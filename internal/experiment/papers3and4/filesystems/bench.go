@@ -48,6 +48,9 @@ type Case struct {
 	// Holds means that the module measures how long locks are held, in all rounds but
 	// round 0.
 	Holds bool `json:"holds,omitempty"`
+	// Instructions means that the guest's clocks count instructions, and that its disks
+	// are in its memory.
+	Instructions bool `json:"instructions,omitempty"`
 }
 
 // Sample is one run in a guest.
@@ -61,6 +64,8 @@ type Sample struct {
 	Counts *Counts `json:"counts,omitempty"`
 	// Holds are set if the case wants them; the times of the run are not used.
 	Holds map[string]LockHold `json:"holds,omitempty"`
+	// Instructions are those that the guest executed for the run, if the case counts them.
+	Instructions uint64 `json:"instructions,omitempty"`
 }
 
 // LoadResult is the output of nvjournal/kernel/bench for a run.

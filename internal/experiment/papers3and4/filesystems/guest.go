@@ -31,6 +31,13 @@ func RunInGuest(ctx context.Context, text string, output, progress io.Writer) (e
 	}
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM)
 	defer stop()
+	if c.Instructions {
+		remove, err := c.memoryDisks()
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, remove()) }()
+	}
 	return c.run(ctx, json.NewEncoder(output), fixture.LinesTo(progress))
 }
 
@@ -109,6 +116,8 @@ func (s *system) sample(ctx context.Context, c Case, load string, threads, round
 	switch {
 	case round > 0 && c.Holds:
 		sample.Holds, err = s.held(func() (LoadResult, error) { return c.load(ctx, run) })
+	case c.Instructions:
+		sample.Result, sample.Instructions, err = executed(func() (LoadResult, error) { return c.load(ctx, run) })
 	case round > 0 || c.Uncounted:
 		sample.Result, err = c.load(ctx, run)
 	default:

@@ -77,6 +77,9 @@ func (c Case) diskNode(n int) string {
 	if c.DiskPath != "" {
 		return c.DiskPath
 	}
+	if c.Instructions {
+		return memoryDisk(n)
+	}
 	return fmt.Sprintf("/dev/daybook/disk%d", c.FirstDisk+n)
 }
 
