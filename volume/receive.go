@@ -43,7 +43,7 @@ type ReceiveOptions struct {
 // an existing volume, which was received before and not attached since. Receive verifies
 // the checksum of all that the sender read before a volume appears or changes. If a
 // stream is cut off, damaged or does not fit, it leaves nothing, and the error wraps
-// ErrCorrupt or ErrInvalid.
+// ErrCorrupt or ErrInvalid. It reads r to its end; anything after the stream is an error.
 //
 // The kernel mounts the received file system: receive only from senders that you trust.
 func (p *Pool) Receive(ctx context.Context, name string, r io.Reader, options ReceiveOptions) (Record, error) {

@@ -133,7 +133,8 @@ func newVolumeReceiveCommand(v *volumeFlags) *cobra.Command {
 		Long: `Receive reads what "daybook volume send" wrote, from the standard input or a file, and
 creates the volume NAME from it. A stream with a base updates NAME, if NAME was received
 with that base and not attached since. Receive verifies the whole stream before anything
-appears or changes; a damaged or incomplete stream leaves no volume.
+appears or changes; a damaged or incomplete stream leaves no volume. It reads one stream,
+to the end of the input; if more follows, it refuses the input.
 
 With --backing lvm the new volume is a logical volume in --volume-group, whatever the
 sender's volume was on. With --journal memory its journal is in persistent memory. A

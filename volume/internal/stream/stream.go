@@ -321,7 +321,7 @@ func (s *Reader) Frame() (Frame, error) {
 		if !bytes.Equal(payload[64:], s.all.Sum(nil)) {
 			return Frame{}, fmt.Errorf("%w: its sum is wrong: frames are missing, or of another stream", ErrDamaged)
 		}
-		return f, nil
+		return f, s.ended()
 	case kind == frameData && len(payload) > offsetBytes:
 		f := Frame{Offset: binary.LittleEndian.Uint64(payload), Data: payload[offsetBytes:]}
 		f.Length = uint64(len(f.Data))
@@ -331,6 +331,18 @@ func (s *Reader) Frame() (Frame, error) {
 		return f, s.advance(f)
 	}
 	return Frame{}, fmt.Errorf("%w: frame of type %d with %d bytes", ErrDamaged, kind, len(payload))
+}
+
+// ended refuses what follows the end, such as a second stream, which would be lost.
+func (s *Reader) ended() error {
+	_, err := io.ReadFull(s.r, make([]byte, 1))
+	if err == nil {
+		return fmt.Errorf("%w input: more follows the end of the stream; want one stream", cause.ErrInvalid)
+	}
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
 }
 
 // advance refuses a frame that is not in order, not whole blocks or beyond the image.

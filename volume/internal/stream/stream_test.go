@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/daybook-project/daybook/volume/internal/cause"
@@ -110,6 +111,20 @@ func TestAStreamThatIsCutOffOrDamagedIsRefused(t *testing.T) {
 	without := append(slices.Clone(whole[:first]), whole[first+framePrefixBytes+offsetBytes+4096:]...)
 	if _, _, err := readStream(t, bytes.NewReader(without)); !errors.Is(err, cause.ErrCorrupt) || !strings.Contains(err.Error(), "sum") {
 		t.Errorf("a frame is missing: %v", err)
+	}
+}
+
+func TestWhatFollowsAStreamIsRefused(t *testing.T) {
+	whole := testStream(t, testHeader())
+	for what, more := range map[string][]byte{"a byte": {0}, "another stream": whole} {
+		_, _, err := readStream(t, bytes.NewReader(append(slices.Clone(whole), more...)))
+		if !errors.Is(err, cause.ErrInvalid) || !strings.Contains(err.Error(), "more follows") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	lost := errors.New("connection lost")
+	if _, _, err := readStream(t, io.MultiReader(bytes.NewReader(whole), iotest.ErrReader(lost))); !errors.Is(err, lost) {
+		t.Errorf("an error at the end: %v", err)
 	}
 }
 
