@@ -20,6 +20,7 @@ type blameOutput struct {
 	IntervalSeconds float64          `json:"interval_seconds"`
 	Waiters         []account.Waiter `json:"waiters"`
 	WaitsLost       uint64           `json:"waits_lost,omitempty"`
+	EventsMissed    uint64           `json:"wait_events_missed,omitempty"`
 }
 
 func newBlameCommand() *cobra.Command {
@@ -102,7 +103,7 @@ func writeBlame(cmd *cobra.Command, sample account.Sample) error {
 	if waiters == nil {
 		waiters = []account.Waiter{}
 	}
-	text, err := json.MarshalIndent(blameOutput{sample.Time, sample.IntervalSeconds, waiters, sample.WaitsLost}, "", "  ")
+	text, err := json.MarshalIndent(blameOutput{sample.Time, sample.IntervalSeconds, waiters, sample.WaitsLost, sample.WaitEventsMissed}, "", "  ")
 	if err != nil {
 		return fmt.Errorf("cannot write the waits as JSON: %w", err)
 	}

@@ -31,6 +31,7 @@ func (s Sample) check() error {
 	for _, f := range []bounded{
 		{"owners_forgotten", s.OwnersForgotten, maxCount}, {"cgroups_skipped", s.CgroupsSkipped, maxCount},
 		{"waits_lost", s.WaitsLost, maxCount},
+		{"wait_events_missed", s.WaitEventsMissed, maxCount},
 	} {
 		if err := f.check(); err != nil {
 			return err

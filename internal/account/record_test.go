@@ -38,7 +38,7 @@ func testSample(second int) Sample {
 			Culprits:  []Culprit{{Cgroup: "/cb", Name: "b", Seconds: 1.25, Cause: "lock"}, {Seconds: 0.25, Cause: "flush"}},
 			Histogram: []WaitBucket{{UpperSeconds: 0.5, Calls: 2}, {UpperSeconds: 0.625, Calls: 1}},
 		}},
-		WaitsLost: 2,
+		WaitsLost: 2, WaitEventsMissed: 3,
 	}
 }
 

@@ -31,6 +31,9 @@ type Sample struct {
 	// WaitsLost counts the waits for which the kernel side had no space; they are
 	// in no line of Waiters, or in part. Absent if 0.
 	WaitsLost uint64 `json:"waits_lost,omitempty"`
+	// WaitEventsMissed counts the events for which the kernel did not run a program that
+	// measures waits; a wait may be missing, or be in a neighbouring phase. Absent if 0.
+	WaitEventsMissed uint64 `json:"wait_events_missed,omitempty"`
 }
 
 // Device is the account of one disk that carries at least one file system.

@@ -102,4 +102,6 @@ type Events struct {
 	Ordered []Ordered
 	// Lost is the number of events for which the kernel side had no space.
 	Lost uint64
+	// Missed is the number of events for which the kernel did not run a program.
+	Missed uint64
 }

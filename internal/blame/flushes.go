@@ -6,9 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/cilium/ebpf/link"
-
 	"github.com/daybook-project/daybook/internal/journal"
+	"github.com/daybook-project/daybook/internal/spare"
 )
 
 // submitted is the tracepoint at which a flush of a disk's cache begins.
@@ -29,7 +28,7 @@ func (p *Probe) observeFlushes() error {
 	if err != nil || !found {
 		return err
 	}
-	l, err := link.AttachTracing(link.TracingOptions{Program: p.flushes})
+	l, err := p.flushes.Attach(spare.Tracing)
 	if err != nil {
 		return fmt.Errorf("%w: cannot attach to the tracepoint %s: %w", journal.ErrUnsupported, submitted, err)
 	}

@@ -10,9 +10,11 @@ import (
 	"strings"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/link"
 
 	"github.com/daybook-project/daybook/internal/journal"
+	"github.com/daybook-project/daybook/internal/spare"
 )
 
 // variablesMap has the variables of the programs, which all of them share.
@@ -44,7 +46,11 @@ func (p *Probe) FollowNVJournal(module journal.NVModule, follow bool) (missing [
 	if err := setSystemCalls(spec); err != nil {
 		return nil, err
 	}
-	collection, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: map[string]*ebpf.Map{
+	cache := btf.NewCache()
+	if err := journal.AddSpares(spec, cache); err != nil {
+		return nil, err
+	}
+	collection, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Cache: cache, MapReplacements: map[string]*ebpf.Map{
 		"buckets": p.maps.Buckets, "held": p.maps.Held, "journals": p.maps.Journals, "lost": p.maps.Lost,
 		"ordered": p.maps.Ordered, "tasks": p.maps.Tasks, "waits": p.maps.Waits, variablesMap: p.variables,
 		"taken": p.maps.Taken, "ended_calls": p.maps.EndedCalls,
@@ -54,9 +60,9 @@ func (p *Probe) FollowNVJournal(module journal.NVModule, follow bool) (missing [
 	}
 	defer collection.Close()
 	p.followed[module] = make([]link.Link, 0, len(collection.Programs))
-	for name, program := range collection.Programs {
+	for name, program := range spare.Of(collection) {
 		tracepoint := spec.Programs[name].AttachTo
-		l, err := link.AttachRawTracepoint(link.RawTracepointOptions{Name: tracepoint, Program: program})
+		l, err := program.Attach(spare.Raw(tracepoint))
 		if errors.Is(err, fs.ErrNotExist) {
 			missing = append(missing, tracepoint)
 			continue

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/journal"
+	"github.com/daybook-project/daybook/internal/spare"
 )
 
 // Probe is the kernel side.
@@ -30,12 +31,13 @@ type Probe struct {
 	ended       endedCalls
 	// flushes is the program for submitted bios while it is not attached; see
 	// observeFlushes.
-	flushes  *ebpf.Program
+	flushes  *spare.Program
 	followed map[journal.NVModule][]link.Link
 	stop     func() // ends the draining; nil before that starts and after Close
 	mu       sync.Mutex
 	pending  Events
 	lost     uint64
+	misses   journal.Misses
 	err      error
 }
 
@@ -104,6 +106,9 @@ func (p *Probe) load(spec *ebpf.CollectionSpec) error {
 	if err := setSystemCalls(spec); err != nil {
 		return err
 	}
+	if err := journal.AddSpares(spec, cache); err != nil {
+		return err
+	}
 	collection, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Cache: cache})
 	if err != nil {
 		return fmt.Errorf("%w: cannot load the BPF programs that measure waits, which need Linux 5.15 or newer: %w", journal.ErrUnsupported, err)
@@ -122,17 +127,19 @@ func (p *Probe) load(spec *ebpf.CollectionSpec) error {
 	if err := p.ended.open(p.maps.EndedCalls); err != nil {
 		return err
 	}
-	for name, program := range collection.Programs {
+	for name, program := range spare.Of(collection) {
 		if converts && name == "work_conversion" {
 			continue
 		}
 		if spec.Programs[name].AttachTo == submitted {
-			if p.flushes, err = program.Clone(); err != nil {
-				return fmt.Errorf("cannot hold a BPF program: %w", err)
+			held, err := program.Clone()
+			if err != nil {
+				return err
 			}
+			p.flushes = &held
 			continue
 		}
-		l, err := link.AttachTracing(link.TracingOptions{Program: program})
+		l, err := program.Attach(spare.Tracing)
 		if err != nil {
 			return fmt.Errorf("%w: cannot attach %s to the tracepoint %s: %w",
 				journal.ErrUnsupported, name, spec.Programs[name].AttachTo, err)
@@ -175,8 +182,17 @@ func (p *Probe) Collect() (Events, error) {
 	for _, count := range counts {
 		lost += count
 	}
+	links := slices.Clone(p.links)
+	for _, followed := range p.followed {
+		links = append(links, followed...)
+	}
+	missed, err := p.misses.Since(links)
+	if err != nil {
+		return Events{}, err
+	}
 	events := p.pending
 	events.Lost, p.lost = lost-p.lost, lost
+	events.Missed = missed
 	p.pending = Events{}
 	return events, nil
 }

@@ -152,12 +152,18 @@ func agreement(t *testing.T, mounted string, loads []load, prepared func()) (res
 		t.Fatal(err)
 	}
 
+	logSkipped(t)
 	events, err := probe.Collect()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if events.Lost != 0 {
 		t.Fatalf("lost %d events", events.Lost)
+	}
+	if missed, err := other.Missed(); err != nil {
+		t.Fatal(err)
+	} else if missed != 0 {
+		t.Logf("the witness missed %d events", missed)
 	}
 	seen, err := other.Count()
 	if err != nil {

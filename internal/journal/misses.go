@@ -7,18 +7,21 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+
+	"github.com/daybook-project/daybook/internal/spare"
 )
 
-// misses counts the events for which the kernel did not run a program, because the program
+// Misses counts the events for which the kernel did not run a program, because the program
 // was running on that processor already: an interrupt came into it, or, on kernels whose
 // tracepoints can be preempted (7.2; include/linux/tracepoint.h), another task
-// (kernel/trace/bpf_trace.c, __bpf_trace_run). Kernels before 5.12 do not count them.
-type misses struct {
+// (kernel/trace/bpf_trace.c, __bpf_trace_run). Those that its spare had in its place are not
+// counted. Kernels before 5.12 do not count them.
+type Misses struct {
 	seen map[ebpf.ProgramID]uint64
 }
 
-// since returns the number of such events since the last call.
-func (m *misses) since(links []link.Link) (uint64, error) {
+// Since returns the number of such events since the last call.
+func (m *Misses) Since(links []link.Link) (uint64, error) {
 	now := make(map[ebpf.ProgramID]uint64, len(links))
 	var more uint64
 	for _, l := range links {
@@ -29,8 +32,9 @@ func (m *misses) since(links []link.Link) (uint64, error) {
 		if err != nil {
 			return 0, fmt.Errorf("cannot read how often the kernel skipped a BPF program: %w", err)
 		}
-		now[id] = count
-		more += count - m.seen[id]
+		// A spare may have an event between the two readings.
+		now[id] = max(count, m.seen[id])
+		more += now[id] - m.seen[id]
 	}
 	m.seen = now
 	return more, nil
@@ -50,5 +54,13 @@ func missesOf(l link.Link) (ebpf.ProgramID, uint64, error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	return info.Program, stats.RecursionMisses, nil
+	count := stats.RecursionMisses
+	if l, ok := l.(*spare.Link); ok && count > 0 {
+		taken, err := l.Taken()
+		if err != nil {
+			return 0, 0, err
+		}
+		count -= min(taken, count)
+	}
+	return info.Program, count, nil
 }

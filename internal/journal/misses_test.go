@@ -40,8 +40,8 @@ func TestSkippedRunsOfAProgramAreCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	var m misses
-	if _, err := m.since([]link.Link{l}); err != nil {
+	var m Misses
+	if _, err := m.Since([]link.Link{l}); err != nil {
 		t.Fatal(err)
 	}
 	outer := printing(t, ebpf.ProgramSpec{Name: "outer", Type: ebpf.RawTracepoint})
@@ -51,10 +51,10 @@ func TestSkippedRunsOfAProgramAreCounted(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if count, err := m.since([]link.Link{l}); err != nil || count < runs {
+	if count, err := m.Since([]link.Link{l}); err != nil || count < runs {
 		t.Errorf("%d skipped runs, %v; want at least %d", count, err, runs)
 	}
-	if count, err := m.since(nil); err != nil || count != 0 {
+	if count, err := m.Since(nil); err != nil || count != 0 {
 		t.Errorf("without links %d, %v", count, err)
 	}
 }

@@ -11,7 +11,10 @@ import (
 	"strings"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/link"
+
+	"github.com/daybook-project/daybook/internal/spare"
 )
 
 // lineBytes is the unit of a journal in memory (bpf/nvjournal.h).
@@ -66,15 +69,19 @@ func (p *Probe) FollowNVJournal(module NVModule, follow bool) (missing []string,
 		return nil, fmt.Errorf("cannot read the compiled BPF programs: %w", err)
 	}
 	maps.DeleteFunc(spec.Programs, func(_ string, program *ebpf.ProgramSpec) bool { return !module.Has(program) })
-	collection, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: p.maps})
+	cache := btf.NewCache()
+	if err := AddSpares(spec, cache); err != nil {
+		return nil, err
+	}
+	collection, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: p.maps, Cache: cache})
 	if err != nil {
 		return nil, fmt.Errorf("%w: cannot load the BPF programs for %s: %w", ErrUnsupported, module, err)
 	}
 	defer collection.Close()
 	p.followed[module] = make([]link.Link, 0, len(collection.Programs))
-	for name, program := range collection.Programs {
+	for name, program := range spare.Of(collection) {
 		tracepoint := spec.Programs[name].AttachTo
-		l, err := link.AttachRawTracepoint(link.RawTracepointOptions{Name: tracepoint, Program: program})
+		l, err := program.Attach(spare.Raw(tracepoint))
 		if errors.Is(err, fs.ErrNotExist) {
 			missing = append(missing, tracepoint)
 			continue

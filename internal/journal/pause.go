@@ -7,6 +7,8 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
+
+	"github.com/daybook-project/daybook/internal/spare"
 )
 
 // Pause detaches the programs from their tracepoints until resume is called. They
@@ -18,11 +20,11 @@ func (p *Probe) Pause() (resume func() error, err error) { return PauseLinks(&p.
 // PauseLinks does the same for the programs of another probe: it closes the links,
 // and resume makes them again.
 func PauseLinks(links *[]link.Link) (resume func() error, err error) {
-	var programs []*ebpf.Program
+	var programs []spare.Program
 	resume = func() error {
 		var errs []error
 		for _, program := range programs {
-			l, err := link.AttachTracing(link.TracingOptions{Program: program})
+			l, err := program.Attach(spare.Tracing)
 			if err == nil {
 				*links = append(*links, l)
 			} else {
@@ -34,16 +36,14 @@ func PauseLinks(links *[]link.Link) (resume func() error, err error) {
 		return errors.Join(errs...)
 	}
 	for _, l := range *links {
-		info, err := l.Info()
-		if err == nil {
-			var program *ebpf.Program
-			if program, err = ebpf.NewProgramFromID(info.Program); err == nil {
-				programs = append(programs, program)
-			}
-		}
+		program, err := spare.Hold(l)
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("cannot hold a BPF program: %w", err), closePrograms(programs))
+			for _, program := range programs {
+				err = errors.Join(err, program.Close())
+			}
+			return nil, err
 		}
+		programs = append(programs, program)
 	}
 	err = closeAll(*links)
 	*links = nil

@@ -19,6 +19,7 @@ import (
 	"github.com/cilium/ebpf/link"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/spare"
 )
 
 // ErrUnsupported is wrapped by errors that name a missing kernel feature.
@@ -40,7 +41,7 @@ type Probe struct {
 	followed    map[NVModule][]link.Link // of the modules that are followed
 	// submissions is the program for submitted bios while it is not attached; see
 	// observeSubmissions.
-	submissions *ebpf.Program
+	submissions *spare.Program
 	blockNames  map[string]bool // devices that were looked at for it
 	// findLogs is false where the programs cannot use where logs are.
 	findLogs bool
@@ -60,7 +61,7 @@ type Probe struct {
 	partial          map[transaction]uint64 // bytes returned of commits in progress
 	buffers          drainBuffers
 	lost             uint64
-	misses           misses
+	misses           Misses
 	ended            map[uint32]endedInstance // by device
 	owners           ownersCount
 	generation       uint32 // of the map of disks
@@ -151,6 +152,9 @@ func (p *Probe) load(spec *ebpf.CollectionSpec) error {
 		return err
 	}
 	p.missing = missing
+	if err := AddSpares(spec, cache); err != nil {
+		return err
+	}
 	collection, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Cache: cache})
 	if err != nil {
 		var verifier *ebpf.VerifierError
@@ -165,6 +169,7 @@ func (p *Probe) load(spec *ebpf.CollectionSpec) error {
 		return err
 	}
 	p.maps = maps.Clone(collection.Maps)
+	maps.DeleteFunc(p.maps, func(name string, _ *ebpf.Map) bool { return spare.IsOwn(name) })
 	if err := errors.Join(collection.Assign(&p.objects.attributionMaps), collection.Assign(&p.objects.attributionVariables)); err != nil {
 		return fmt.Errorf("cannot use the BPF maps: %w", err)
 	}
@@ -192,14 +197,16 @@ func (p *Probe) load(spec *ebpf.CollectionSpec) error {
 	if err != nil {
 		return err
 	}
-	for name, program := range collection.Programs {
+	for name, program := range spare.Of(collection) {
 		if converts && name == "work_conversion" {
 			continue
 		}
 		if known && spec.Programs[name].AttachTo == "block_bio_queue" {
-			if p.submissions, err = program.Clone(); err != nil {
-				return fmt.Errorf("cannot hold a BPF program: %w", err)
+			held, err := program.Clone()
+			if err != nil {
+				return err
 			}
+			p.submissions = &held
 			continue
 		}
 		if spec.Programs[name].AttachTo == "block_bio_queue" {
@@ -207,7 +214,7 @@ func (p *Probe) load(spec *ebpf.CollectionSpec) error {
 				return err
 			}
 		}
-		l, err := link.AttachTracing(link.TracingOptions{Program: program})
+		l, err := program.Attach(spare.Tracing)
 		if err != nil {
 			return fmt.Errorf("%w: cannot attach %s to the tracepoint %s: %v",
 				ErrUnsupported, name, spec.Programs[name].AttachTo, err)

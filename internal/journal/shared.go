@@ -7,6 +7,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
+
+	"github.com/daybook-project/daybook/internal/spare"
 )
 
 // DropUnattachable removes the programs of another package whose tracepoint this
@@ -28,6 +30,20 @@ func DropUnattachable(spec *ebpf.CollectionSpec, cache *btf.Cache) (missing []st
 	}
 	slices.Sort(missing)
 	return missing, nil
+}
+
+// AddSpares adds a spare for each program on a kernel that skips a program where a task was
+// preempted in it.
+func AddSpares(spec *ebpf.CollectionSpec, cache *btf.Cache) error {
+	kernel, err := cache.Kernel()
+	if err != nil {
+		return fmt.Errorf("%w: cannot read the kernel's BTF: %w", ErrUnsupported, err)
+	}
+	preemptible, err := spare.Preemptible(kernel)
+	if err != nil || !preemptible {
+		return err
+	}
+	return spare.Add(spec)
 }
 
 // Owner is the cgroup that owns an inode of the file system that is mounted from

@@ -11,6 +11,8 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/internal/spare"
 )
 
 // ProgramStatistics are the runs of a BPF program while the kernel counted.
@@ -84,7 +86,8 @@ func (p *Probe) Statistics() ([]ProgramStatistics, error) {
 // Statistics returns the runs of the programs that count calls, by name.
 func (p *CallProbe) Statistics() ([]ProgramStatistics, error) { return LinkStatistics(p.links) }
 
-// LinkStatistics returns the runs of the programs of links, by name.
+// LinkStatistics returns the runs of the programs of links, by name. The time of a program's
+// spares is in that of the program.
 func LinkStatistics(links []link.Link) ([]ProgramStatistics, error) {
 	seen := make(map[ebpf.ProgramID]ProgramStatistics)
 	for _, l := range links {
@@ -98,6 +101,11 @@ func LinkStatistics(links []link.Link) ([]ProgramStatistics, error) {
 		if seen[info.Program], err = programStatistics(info.Program); err != nil {
 			return nil, fmt.Errorf("cannot read the state of a BPF program: %w", err)
 		}
+		if l, ok := l.(*spare.Link); ok {
+			if err := addSpares(seen, info.Program, l); err != nil {
+				return nil, fmt.Errorf("cannot read the state of a BPF program: %w", err)
+			}
+		}
 	}
 	all := make([]ProgramStatistics, 0, len(seen))
 	for _, s := range seen {
@@ -105,6 +113,30 @@ func LinkStatistics(links []link.Link) ([]ProgramStatistics, error) {
 	}
 	slices.SortFunc(all, func(a, b ProgramStatistics) int { return cmp.Compare(a.Program, b.Program) })
 	return all, nil
+}
+
+// addSpares adds the time of a program's spares, and the runs in which they had an event in
+// the program's place.
+func addSpares(seen map[ebpf.ProgramID]ProgramStatistics, first ebpf.ProgramID, l *spare.Link) error {
+	sum := seen[first]
+	for _, of := range l.Spares() {
+		info, err := of.Info()
+		if err != nil {
+			return err
+		}
+		counted, err := programStatistics(info.Program)
+		if err != nil {
+			return err
+		}
+		sum.Nanoseconds += counted.Nanoseconds
+	}
+	taken, err := l.Taken()
+	if err != nil {
+		return err
+	}
+	sum.Runs += taken
+	seen[first] = sum
+	return nil
 }
 
 func programStatistics(id ebpf.ProgramID) (s ProgramStatistics, err error) {

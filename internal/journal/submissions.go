@@ -14,7 +14,8 @@ import (
 	"strings"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/link"
+
+	"github.com/daybook-project/daybook/internal/spare"
 )
 
 // ends are the functions of the kernel by which a completed write is recognised: they
@@ -153,7 +154,7 @@ func (p *Probe) attachSubmissions() error {
 	if err := p.setCloned(); err != nil {
 		return err
 	}
-	l, err := link.AttachTracing(link.TracingOptions{Program: p.submissions})
+	l, err := p.submissions.Attach(spare.Tracing)
 	if err != nil {
 		return fmt.Errorf("%w: cannot attach to the tracepoint block_bio_queue: %v", ErrUnsupported, err)
 	}

@@ -270,8 +270,11 @@ func (m *Meter) Now(ctx context.Context) (account.Sample, error) {
 		CgroupsSkipped:  m.skipped(),
 		Devices:         slices.DeleteFunc(m.book.Account(readings), func(d account.Device) bool { return !m.asked(d.Device) }),
 	}
-	if sample.Waiters, sample.WaitsLost, err = m.waiters(ctx, events); err != nil {
+	if sample.Waiters, err = m.waiters(ctx, events); err != nil {
 		return account.Sample{}, err
+	}
+	if m.waits != nil {
+		sample.WaitsLost, sample.WaitEventsMissed = m.waits.events.Lost, m.waits.events.Missed
 	}
 	m.last = now
 	m.renamed = m.units.rename(now, m.renamed)

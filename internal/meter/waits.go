@@ -58,9 +58,9 @@ func (w *waits) close() error {
 }
 
 // waiters returns the waits of the interval of the events.
-func (m *Meter) waiters(ctx context.Context, events journal.Events) ([]account.Waiter, uint64, error) {
+func (m *Meter) waiters(ctx context.Context, events journal.Events) ([]account.Waiter, error) {
 	if m.waits == nil {
-		return nil, 0, nil
+		return nil, nil
 	}
 	var failed error
 	owner := func(dev uint32, ino uint64) (uint64, bool) {
@@ -71,12 +71,12 @@ func (m *Meter) waiters(ctx context.Context, events journal.Events) ([]account.W
 	m.waits.ledger.Logged(events.Logs)
 	divided := m.waits.ledger.Divide(m.waits.events, events.Commits, owner)
 	if failed != nil {
-		return nil, 0, failed
+		return nil, failed
 	}
 	if err := m.units.meetWaiters(ctx, divided); err != nil {
-		return nil, 0, err
+		return nil, err
 	}
-	return mergeWaiters(divided, m.names, m.units.of, m.units.nameOf), m.waits.events.Lost, nil
+	return mergeWaiters(divided, m.names, m.units.of, m.units.nameOf), nil
 }
 
 // waiterKey is a line of the account of waits.

@@ -134,7 +134,7 @@ func (m *Metrics) Describe(descs chan<- *prometheus.Desc) {
 	for _, c := range sampleCounters {
 		descs <- c.desc
 	}
-	for _, d := range []*prometheus.Desc{commitDesc, unaccountedDesc, samplesDesc, lastDesc, lengthDesc, seriesDesc, mergedDesc, unrecordedDesc, skippedDesc, weightsIgnoredDesc, limitsHoldDesc, waitDesc, blamedDesc, waitsLostDesc} {
+	for _, d := range []*prometheus.Desc{commitDesc, unaccountedDesc, samplesDesc, lastDesc, lengthDesc, seriesDesc, mergedDesc, unrecordedDesc, skippedDesc, weightsIgnoredDesc, limitsHoldDesc, waitDesc, blamedDesc, waitsLostDesc, waitEventsMissedDesc} {
 		descs <- d
 	}
 }

@@ -137,7 +137,7 @@ func TestSamplesAddUpAndGaugesShowTheLast(t *testing.T) {
 		"daybook_lost_events_total" + d: 2, "daybook_unaccounted_bytes" + d: -7,
 		"daybook_commit_duration_seconds_sum" + d: 2, "daybook_commit_duration_seconds_count" + d: 8,
 		"daybook_owners_forgotten_total{}": 22, "daybook_skipped_cgroups{}": 9, "daybook_samples_total{}": 2, "daybook_interval_seconds{}": 5, "daybook_last_sample_timestamp_seconds{}": 1_800_000_000.5,
-		"daybook_lost_waits_total{}": 0, "daybook_tracked_containers{}": 1, "daybook_merged_containers_total{}": 0, "daybook_recording_errors_total{}": 1,
+		"daybook_lost_waits_total{}": 0, "daybook_missed_wait_events_total{}": 0, "daybook_tracked_containers{}": 1, "daybook_merged_containers_total{}": 0, "daybook_recording_errors_total{}": 1,
 	}
 	for name, value := range want {
 		if v, there := got[name]; !there || v != value {

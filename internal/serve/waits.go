@@ -20,6 +20,8 @@ var (
 		"Time that calls of the container waited for a journal, by who caused it and how; only with --waits.", blamedLabels)
 	waitsLostDesc = desc("daybook_lost_waits_total",
 		"Waits for which the kernel side had no space; they are in no series, or in part.", nil)
+	waitEventsMissedDesc = desc("daybook_missed_wait_events_total",
+		"Events for which the kernel ran no program that measures waits; a wait may be missing, or be in another phase.", nil)
 )
 
 // waitBounds are the upper bounds of the histogram, in seconds: each second power of
@@ -51,6 +53,7 @@ type waits struct {
 	calls  map[waitKey]*waitSeries
 	blamed map[blamedKey]*blamedSeries
 	lost   uint64
+	missed uint64
 }
 
 func newWaits() waits {
@@ -61,6 +64,7 @@ func newWaits() waits {
 // series of their own.
 func (w *waits) observe(s account.Sample, running float64, max int) {
 	w.lost += s.WaitsLost
+	w.missed += s.WaitEventsMissed
 	for _, waiter := range s.Waiters {
 		key := waitKey{label(waiter.Device), label(waiter.Cgroup), label(waiter.Name), label(waiter.Operation)}
 		series := w.calls[key]
@@ -126,4 +130,5 @@ func (w *waits) collect(out chan<- prometheus.Metric) {
 			key.device, key.cgroup, key.container, key.culpritCgroup, key.culprit, key.cause)
 	}
 	out <- prometheus.MustNewConstMetric(waitsLostDesc, prometheus.CounterValue, float64(w.lost))
+	out <- prometheus.MustNewConstMetric(waitEventsMissedDesc, prometheus.CounterValue, float64(w.missed))
 }

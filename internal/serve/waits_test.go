@@ -15,7 +15,7 @@ import (
 // waitsSample has a waiter with calls on both sides of a bound.
 func waitsSample() account.Sample {
 	sample := testSample(alpha())
-	sample.WaitsLost = 3
+	sample.WaitsLost, sample.WaitEventsMissed = 3, 5
 	sample.Waiters = []account.Waiter{{
 		Cgroup: "/ca", Name: "alpha", Device: "loop0p1", Operation: "fsync", Calls: 7, WaitSeconds: 1.5,
 		Culprits:  []account.Culprit{{Cgroup: "/cb", Name: "beta", Seconds: 1, Cause: "log"}, {Seconds: 0.5, Cause: "flush"}},
@@ -37,7 +37,7 @@ func TestWaitsAddUp(t *testing.T) {
 		"daybook_wait_duration_seconds_bucket" + w + "<=0.002097": 12, "daybook_wait_duration_seconds_bucket" + w + "<=34.359738": 12,
 		"daybook_blamed_seconds_total{cause=log,cgroup=/ca,container=alpha,culprit=beta,culprit_cgroup=/cb,device=loop0p1}": 2,
 		"daybook_blamed_seconds_total{cause=flush,cgroup=/ca,container=alpha,culprit=,culprit_cgroup=,device=loop0p1}":      1,
-		"daybook_lost_waits_total{}": 6,
+		"daybook_lost_waits_total{}": 6, "daybook_missed_wait_events_total{}": 10,
 	} {
 		if v, there := got[name]; !there || v != value {
 			t.Errorf("%s is %g (there: %v), want %g", name, v, there, value)

@@ -65,6 +65,9 @@ func WaitLines(sample account.Sample, limit int) []string {
 	if sample.WaitsLost > 0 {
 		lines = append(lines, fmt.Sprintf("%d waits are missing: there was no space for them in the kernel", sample.WaitsLost))
 	}
+	if sample.WaitEventsMissed > 0 {
+		lines = append(lines, fmt.Sprintf("for %d events the kernel ran no program: waits can be missing, or be in another phase", sample.WaitEventsMissed))
+	}
 	return lines
 }
 

@@ -5,7 +5,11 @@ import (
 	"fmt"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/link"
+
+	"github.com/daybook-project/daybook/internal/journal"
+	"github.com/daybook-project/daybook/internal/spare"
 )
 
 // Transaction identifies a transaction of a file system by its device (kernel
@@ -20,6 +24,7 @@ type Blocks map[Transaction]map[uint64]int64
 type Witness struct {
 	objects witnessObjects
 	links   []link.Link
+	misses  journal.Misses
 }
 
 // Open attaches the programs. It needs root, and jbd2 and ext4 loaded, with
@@ -29,7 +34,11 @@ func Open() (*Witness, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the compiled BPF programs: %w", err)
 	}
-	collection, err := ebpf.NewCollection(spec)
+	cache := btf.NewCache()
+	if err := journal.AddSpares(spec, cache); err != nil {
+		return nil, err
+	}
+	collection, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Cache: cache})
 	if err != nil {
 		return nil, fmt.Errorf("cannot load the witness into the kernel: %w", err)
 	}
@@ -38,8 +47,8 @@ func Open() (*Witness, error) {
 	if err := collection.Assign(&w.objects.witnessMaps); err != nil {
 		return nil, fmt.Errorf("cannot use the witness's maps: %w", err)
 	}
-	for name, program := range collection.Programs {
-		l, err := link.AttachTracing(link.TracingOptions{Program: program})
+	for name, program := range spare.Of(collection) {
+		l, err := program.AttachToFunction()
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("cannot attach %s to %s: %w", name, spec.Programs[name].AttachTo, err), w.Close())
 		}
@@ -90,6 +99,10 @@ func (w *Witness) Count() (Count, error) {
 	}
 	return seen, nil
 }
+
+// Missed returns the number of events since the last call that the kernel showed to no
+// program.
+func (w *Witness) Missed() (uint64, error) { return w.misses.Since(w.links) }
 
 // Close detaches the programs.
 func (w *Witness) Close() error {

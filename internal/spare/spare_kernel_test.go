@@ -1,0 +1,117 @@
+package spare_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
+
+	"github.com/daybook-project/daybook/internal/journal"
+	"github.com/daybook-project/daybook/internal/needs"
+	"github.com/daybook-project/daybook/internal/spare"
+)
+
+// print are instructions that pass the tracepoint bpf_trace_printk.
+var print = asm.Instructions{
+	asm.StoreImm(asm.R10, -8, 'x', asm.Word),
+	asm.Mov.Reg(asm.R1, asm.R10),
+	asm.Add.Imm(asm.R1, -8),
+	asm.Mov.Imm(asm.R2, 2),
+	asm.FnTracePrintk.Call(),
+}
+
+// counting counts its runs for this process in the map "work", and passes its own tracepoint
+// in each second one.
+func counting() *ebpf.CollectionSpec {
+	program := asm.Instructions{
+		asm.FnGetCurrentPidTgid.Call(),
+		asm.RSh.Imm(asm.R0, 32),
+		asm.JNE.Imm(asm.R0, int32(os.Getpid()), "out"),
+		asm.LoadMapValue(asm.R1, 0, 0).WithReference("work"),
+		asm.LoadMem(asm.R2, asm.R1, 0, asm.DWord),
+		asm.Add.Imm(asm.R2, 1),
+		asm.StoreMem(asm.R1, 0, asm.R2, asm.DWord),
+		asm.And.Imm(asm.R2, 1),
+		asm.JEq.Imm(asm.R2, 0, "out"),
+	}
+	program = append(append(program, print...), asm.Mov.Imm(asm.R0, 0).WithSymbol("out"), asm.Return())
+	return &ebpf.CollectionSpec{
+		Maps: map[string]*ebpf.MapSpec{"work": {Name: "work", Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1}},
+		Programs: map[string]*ebpf.ProgramSpec{"counting": {
+			Name: "counting", Type: ebpf.Tracing, AttachType: ebpf.AttachTraceRawTp, AttachTo: "bpf_trace_printk", License: "GPL", Instructions: program,
+		}},
+	}
+}
+
+// run passes the tracepoint, and returns how many events the programs had, and how many
+// were missed.
+func run(t *testing.T, spec *ebpf.CollectionSpec, times int) (work, missed uint64) {
+	t.Helper()
+	collection, err := ebpf.NewCollection(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer collection.Close()
+	programs := spare.Of(collection)
+	if len(programs) != 1 {
+		t.Fatalf("%d programs; want 1", len(programs))
+	}
+	l, err := programs["counting"].Attach(spare.Tracing)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	outer, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Type: ebpf.RawTracepoint, License: "GPL", Instructions: append(print[:len(print):len(print)], asm.Mov.Imm(asm.R0, 0), asm.Return()),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer outer.Close()
+	var misses journal.Misses
+	if _, err := misses.Since([]link.Link{l}); err != nil {
+		t.Fatal(err)
+	}
+	for range times {
+		if _, err := outer.Run(&ebpf.RunOptions{Context: []uint64{0}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if missed, err = misses.Since([]link.Link{l}); err != nil {
+		t.Fatal(err)
+	}
+	if err := collection.Maps["work"].Lookup(uint32(0), &work); err != nil {
+		t.Fatal(err)
+	}
+	return work, missed
+}
+
+// An event that comes while a program is at work is one that the kernel skips it for.
+func TestASpareHasTheEventsForWhichItsProgramIsSkipped(t *testing.T) {
+	needs.Root(t)
+	const times = 10
+	if work, missed := run(t, counting(), times); work != times || missed == 0 {
+		t.Fatalf("without a spare %d events were counted, and %d missed: the test shows nothing", work, missed)
+	}
+	spec := counting()
+	if err := spare.Add(spec); err != nil {
+		t.Fatal(err)
+	}
+	if work, missed := run(t, spec, times); work != 2*times || missed != 0 {
+		t.Errorf("%d events were counted, and %d missed; want %d and 0", work, missed, 2*times)
+	}
+}
+
+func TestEachProgramHasASpareExceptWhereNoTaskIsPreempted(t *testing.T) {
+	spec := counting()
+	spec.Programs["switch"] = spec.Programs["counting"].Copy()
+	spec.Programs["switch"].AttachTo = "sched_switch"
+	if err := spare.Add(spec); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(spec.Programs); n != 2+spare.Spares {
+		t.Errorf("%d programs; want two, and the spares of one", n)
+	}
+}
