@@ -109,13 +109,15 @@ func bfqModule(release string) string {
 	return found
 }
 
-// capabilities are those of deploy/systemd/daybook-control.service.
+// capabilities are those of deploy/systemd/daybook-control.service, and then those that
+// only volumes need, of daybook-volumes.service: volumeCapabilities.
 var capabilities = []struct {
 	name   string
 	number uint
 }{
 	{"CAP_DAC_READ_SEARCH", unix.CAP_DAC_READ_SEARCH}, {"CAP_SYS_ADMIN", unix.CAP_SYS_ADMIN},
 	{"CAP_PERFMON", unix.CAP_PERFMON}, {"CAP_BPF", unix.CAP_BPF},
+	{"CAP_SYS_RESOURCE", unix.CAP_SYS_RESOURCE}, {"CAP_LINUX_IMMUTABLE", unix.CAP_LINUX_IMMUTABLE},
 }
 
 func (c *collector) privileges() {

@@ -34,15 +34,32 @@ func carries(f Facts, d Disk) bool {
 	})
 }
 
+// volumeCapabilities are those that nothing but volumes needs, and what does not work
+// without each.
+var volumeCapabilities = map[string]string{
+	"CAP_SYS_RESOURCE":    "an attached volume cannot grow: detach it first",
+	"CAP_LINUX_IMMUTABLE": "the mount points of persistent volumes are not protected",
+}
+
 func examinePrivileges(f Facts) []Finding {
 	var found []Finding
-	switch lacking := f.Privileges.MissingCapabilities; {
+	var lacking, limits []string
+	for _, name := range f.Privileges.MissingCapabilities {
+		if limit, ofVolumes := volumeCapabilities[name]; ofVolumes {
+			limits = append(limits, "without "+name+", "+limit)
+		} else {
+			lacking = append(lacking, name)
+		}
+	}
+	switch {
 	case !f.Privileges.Root:
 		found = append(found, missing("privileges", "", "this process is not root",
 			"top and control load BPF programs and write to cgroups, and parts of this report need root", "sudo daybook doctor"))
 	case len(lacking) > 0:
 		found = append(found, missing("privileges", "", "root lacks "+strings.Join(lacking, ", "),
 			"BPF programs cannot be loaded; in a container this is the usual case: Daybook runs on the host", ""))
+	case len(limits) > 0:
+		found = append(found, note("privileges", "", "root lacks a capability that volumes need", strings.Join(limits, "; "), ""))
 	default:
 		found = append(found, ok("privileges", "", "root with all capabilities that Daybook needs"))
 	}

@@ -158,6 +158,24 @@ func TestAHostOnWhichAllWorksIsOK(t *testing.T) {
 	}
 }
 
+func TestACapabilityThatOnlyVolumesNeedIsANote(t *testing.T) {
+	for _, c := range []struct {
+		missing  []string
+		severity Severity
+		says     string
+	}{
+		{nil, OK, "all capabilities"},
+		{[]string{"CAP_SYS_RESOURCE"}, Note, "cannot grow"},
+		{[]string{"CAP_SYS_RESOURCE", "CAP_LINUX_IMMUTABLE"}, Note, "not protected"},
+		{[]string{"CAP_BPF", "CAP_SYS_RESOURCE"}, Missing, "root lacks CAP_BPF"},
+	} {
+		found := examinePrivileges(Facts{Privileges: Privileges{Root: true, MissingCapabilities: c.missing}})
+		if len(found) != 1 || found[0].Severity != c.severity || !strings.Contains(found[0].What+found[0].Why, c.says) {
+			t.Errorf("%q: %+v", c.missing, found)
+		}
+	}
+}
+
 func TestManyDisksWithTheSameProblemAreOneParagraph(t *testing.T) {
 	f := recorded(t, "debian12-nvme")
 	f.Disks[0].Rotational = true // BFQ suits it
