@@ -179,6 +179,7 @@ func (p *Pool) AttachAllPersistent(ctx context.Context, deadline time.Time) (_ [
 				attached = append(attached, status)
 			case (errors.Is(err, ErrBusy) || errors.Is(err, errParentUnmounted)) && ctx.Err() == nil && time.Now().Before(deadline):
 				busy = append(busy, record)
+			case errors.Is(err, ErrNotFound) && p.isGone(record.Name): // deleted meanwhile
 			default:
 				errs = append(errs, err)
 			}
@@ -188,6 +189,12 @@ func (p *Pool) AttachAllPersistent(ctx context.Context, deadline time.Time) (_ [
 		}
 	}
 	return attached, errors.Join(errs...)
+}
+
+// isGone says whether there is no volume of that name.
+func (p *Pool) isGone(name string) bool {
+	_, err := p.files.Read(name)
+	return errors.Is(err, ErrNotFound)
 }
 
 // busyPause is the time between two attempts to attach volumes that are busy.

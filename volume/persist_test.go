@@ -367,6 +367,34 @@ func TestAPersistentVolumesDeviceIsAwaited(t *testing.T) {
 	r.clear()
 }
 
+// While it waits for the device of a volume, another command can delete the volume.
+func TestAPersistentVolumeThatIsDeletedMeanwhileIsNoError(t *testing.T) {
+	r := newPersistentRig(t)
+	name, node := r.name("v"), filepath.Join(r.home, "lv")
+	device := r.newDevice(testBytes)
+	if err := os.Symlink(device, node); err != nil {
+		t.Fatal(err)
+	}
+	r.create(name, CreateOptions{Device: node})
+	r.attach(name, AttachOptions{Persist: true})
+	r.restart(name)
+	if err := os.Remove(node); err != nil {
+		t.Fatal(err)
+	}
+	deleted := make(chan error, 1)
+	time.AfterFunc(300*time.Millisecond, func() {
+		err := r.pool.Delete(context.Background(), name, DeleteOptions{})
+		deleted <- errors.Join(err, os.Symlink(device, node))
+	})
+	if all, err := r.pool.AttachAllPersistent(t.Context(), time.Now().Add(awaittest.Patience)); err != nil || len(all) != 0 {
+		t.Errorf("%+v, %v", all, err)
+	}
+	if err := <-deleted; err != nil {
+		t.Fatal(err)
+	}
+	r.clear()
+}
+
 // A mount point that cannot be protected does not mean that the volume is damaged.
 func TestRepairGoesOnWithoutTheMountPoint(t *testing.T) {
 	r := newRig(t)

@@ -34,3 +34,9 @@ and /usr/share/fish/vendor_completions.d/daybook.fish.`,
 		},
 	}
 }
+
+// completeWith completes the value of a flag with one of these. The only possible error is a
+// flag that does not exist.
+func completeWith(cmd *cobra.Command, flag string, values ...cobra.Completion) {
+	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+}

@@ -55,6 +55,7 @@ FUSE, loop devices, BFQ and a kernel with BTF, and takes about two minutes.`,
 	flags.StringVar(&f.law, "law", law.FeedbackLaw, "law of the controlled phase: feedback or paper")
 	flags.StringVar(&f.output, "output", "", "write the report to `FILE` (.html, with a .svg beside it); default build/demo.html, with --json none")
 	flags.BoolVar(&f.asJSON, "json", false, "print the result as JSON")
+	completeWith(cmd, "law", law.FeedbackLaw, law.PaperLaw)
 	return cmd
 }
 

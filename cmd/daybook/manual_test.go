@@ -141,8 +141,17 @@ func TestCompletionScriptsAreWritten(t *testing.T) {
 		t.Errorf("tcsh: %v", err)
 	}
 	// These are the calls that the scripts make while the user types.
-	out, err := execute(t, "__complete", "top", "--estimator", "")
-	if err != nil || !strings.Contains(out, "handles\nsyscalls\n") {
-		t.Errorf("%v: %q", err, out)
+	for _, c := range []struct{ command, flag, values string }{
+		{"top", "--estimator", "handles\nsyscalls\n"},
+		{"control", "--law", "feedback\npaper\n"},
+		{"control", "--actuator", "auto\nweights\nlimits\n"},
+		{"control", "--estimator", "handles\nsyscalls\n"},
+		{"demo", "--law", "feedback\npaper\n"},
+		{"replay", "--law", "feedback\npaper\n"},
+	} {
+		out, err := execute(t, "__complete", c.command, c.flag, "")
+		if err != nil || !strings.HasPrefix(out, c.values+":") {
+			t.Errorf("%s %s: %v: %q", c.command, c.flag, err, out)
+		}
 	}
 }

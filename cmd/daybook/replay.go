@@ -79,7 +79,7 @@ other damage is an error with the line number.`,
 	cmd.Flags().Float64Var(&speed, "speed", 1, "times the speed of the recording, on the full screen")
 	cmd.Flags().IntVar(&skip, "skip", 0, "skip the first `N` samples")
 	cmd.Flags().StringVar(&lawName, "law", "", "print the weights that this law would have set: feedback or paper")
-	_ = cmd.RegisterFlagCompletionFunc("law", cobra.FixedCompletions([]cobra.Completion{law.FeedbackLaw, law.PaperLaw}, cobra.ShellCompDirectiveNoFileComp))
+	completeWith(cmd, "law", law.FeedbackLaw, law.PaperLaw)
 	return cmd
 }
 

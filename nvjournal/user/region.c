@@ -134,7 +134,7 @@ static int check_durable(const struct nvju_region *region, const char *path,
 			-EOPNOTSUPP,
 			"cannot open region %s: it is virtio-pmem, memory of the host that "
 			"only the host can flush; take an NVDIMM, or allow it for "
-			"development: --allow-volatile (NVJ_ALLOW_VOLATILE)",
+			"development: --allow-volatile (in C, NVJ_ALLOW_VOLATILE)",
 			path);
 	}
 	base = mmap(NULL, NVJ_BLOCK_BYTES, PROT_READ, MAP_SHARED_VALIDATE | MAP_SYNC, region->fd,
@@ -147,7 +147,7 @@ static int check_durable(const struct nvju_region *region, const char *path,
 			 "cannot open region %s: it is not persistent memory that can be mapped "
 			 "with MAP_SYNC; give /dev/daxN.M, a file on a file system that is mounted "
 			 "with dax, or allow it for development: --allow-volatile "
-			 "(NVJ_ALLOW_VOLATILE)",
+			 "(in C, NVJ_ALLOW_VOLATILE)",
 			 path);
 }
 
