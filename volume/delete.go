@@ -68,6 +68,11 @@ func (p *Pool) delete(ctx context.Context, name string, options DeleteOptions) e
 	case err != nil:
 		return err
 	}
+	if record.Device != "" {
+		if err := p.blocks(record).Check(ctx); err != nil {
+			p.log.Warn("the device is left as it is; if it still exists at another path, wipefs --all erases its file system", "volume", name, "why", err)
+		}
+	}
 	if record, err = p.checkDeleteMemory(record, options); err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -212,8 +213,13 @@ func TestAnotherDeviceAtThePathIsLeftAlone(t *testing.T) {
 	if done, err := r.pool.Repair(t.Context()); !errors.Is(err, ErrCorrupt) || done.Damaged[name] == "" {
 		t.Errorf("%+v, %v", done, err)
 	}
+	var said strings.Builder
+	r.pool.log = slog.New(slog.NewTextHandler(&said, nil))
 	if err := r.pool.Delete(t.Context(), name, DeleteOptions{}); err != nil {
 		t.Error(err)
+	}
+	if !strings.Contains(said.String(), "left as it is") || !strings.Contains(said.String(), "another device") {
+		t.Errorf("that the device is left was not said: %q", said.String())
 	}
 	if !bytes.Equal(head(t, node), before) {
 		t.Error("somebody else's file system has changed")
