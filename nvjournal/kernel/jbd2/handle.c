@@ -100,6 +100,9 @@ static __always_inline struct nvjk_handle *make_handle(journal_t *journal, int b
 	h->handle.h_revoke_credits = revoke_records;
 	h->handle.h_requested_credits = blocks;
 	h->handle.h_sync = h->handle.h_reserved = h->handle.h_aborted = 0;
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(7, 3, 0)
+	h->handle.h_invalid = 0;
+#endif
 	h->handle.h_type = type;
 	h->handle.h_line_no = line;
 	h->counted_reserved = false;

@@ -159,6 +159,10 @@ struct jbd2_journal_handle {
 	u8 h_sync; /* jbd2_journal_stop commits */
 	u8 h_reserved;
 	u8 h_aborted;
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(7, 3, 0)
+	u8 h_invalid; /* of a file system without a journal: made by jbd2_alloc_handle */
+	unsigned int saved_alloc_context; /* of such a handle */
+#endif
 	u8 h_type;
 	u16 h_line_no;
 	unsigned long h_start_jiffies;
@@ -249,6 +253,19 @@ static inline int is_handle_aborted(handle_t *handle)
 {
 	return handle->h_aborted || is_journal_aborted(handle->h_journal);
 }
+
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(7, 3, 0)
+/* A handle of a file system that was mounted without a journal. ext4 sets h_invalid. */
+static inline handle_t *jbd2_alloc_handle(gfp_t flags)
+{
+	return kzalloc(sizeof(handle_t), flags);
+}
+
+static inline void jbd2_free_handle(handle_t *handle)
+{
+	kfree(handle);
+}
+#endif
 
 static inline void jbd2_journal_abort_handle(handle_t *handle)
 {
