@@ -16,7 +16,7 @@ import (
 const systemsVariable = "DAYBOOK_EXT4NVJ_SYSTEMS"
 
 // moduleKernels are the kernels that the module is built for.
-var moduleKernels = []string{"6.1", "6.12", "7.2"}
+var moduleKernels = []string{"6.1", "6.12", "7.2", "7.3"}
 
 // system is the driver of a volume and its options.
 type system struct {
