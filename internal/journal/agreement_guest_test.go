@@ -140,6 +140,9 @@ func agreement(t *testing.T, mounted string, loads []load, prepared func()) (res
 			t.Error(err)
 		}
 	}()
+	if err := probe.AttachSpares(); err != nil {
+		t.Fatal(err)
+	}
 	together(t, loads, true)
 	prepared()
 	if err := atomicfile.SyncFileSystem(mounted); err != nil {

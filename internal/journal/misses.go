@@ -14,13 +14,14 @@ import (
 // Misses counts the events for which the kernel did not run a program, because the program
 // was running on that processor already: an interrupt came into it, or, on kernels whose
 // tracepoints can be preempted (7.2; include/linux/tracepoint.h), another task
-// (kernel/trace/bpf_trace.c, __bpf_trace_run). Those that its spare had in its place are not
+// (kernel/trace/bpf_trace.c, __bpf_trace_run). Those that a spare had in its place are not
 // counted. Kernels before 5.12 do not count them.
 type Misses struct {
 	seen map[ebpf.ProgramID]uint64
 }
 
-// Since returns the number of such events since the last call.
+// Since returns the number of such events since the last call. If there are any, it attaches
+// the spares of all programs.
 func (m *Misses) Since(links []link.Link) (uint64, error) {
 	now := make(map[ebpf.ProgramID]uint64, len(links))
 	var more uint64
@@ -37,8 +38,18 @@ func (m *Misses) Since(links []link.Link) (uint64, error) {
 		more += now[id] - m.seen[id]
 	}
 	m.seen = now
+	if more > 0 {
+		if err := spare.AttachSpares(links); err != nil {
+			return 0, err
+		}
+	}
 	return more, nil
 }
+
+// AttachSpares attaches the spares of all programs now, if they have any: not only after the
+// kernel has skipped a program, which Collect notices. Without it, what is skipped before the
+// first such call of Collect is lost.
+func (p *Probe) AttachSpares() error { return spare.AttachSpares(p.all()) }
 
 func missesOf(l link.Link) (ebpf.ProgramID, uint64, error) {
 	info, err := l.Info()

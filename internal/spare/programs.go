@@ -78,48 +78,80 @@ func Raw(tracepoint string) func(*ebpf.Program) (link.Link, error) {
 	}
 }
 
-// Link is a program and its spares, attached. As a link it is that of the program.
+// Link is an attached program, perhaps with its spares. As a link it is that of the program.
 type Link struct {
 	link.Link
+	attach  func(*ebpf.Program) (link.Link, error)
 	spares  []link.Link
 	program Program
 }
 
-// Attach attaches a program to its tracepoint, and then its spares. The kernel calls those
-// of a tracepoint in this order.
+// Attach attaches a program to its tracepoint. [AttachSpares] attaches its spares: the kernel
+// calls the programs of a tracepoint in the order in which they were attached.
 func (p Program) Attach(attach func(*ebpf.Program) (link.Link, error)) (link.Link, error) {
-	return p.attachInOrder(attach, false)
-}
-
-// AttachToFunction attaches a program to a function of the kernel, which calls the one first
-// that was attached last.
-func (p Program) AttachToFunction() (link.Link, error) { return p.attachInOrder(Tracing, true) }
-
-func (p Program) attachInOrder(attach func(*ebpf.Program) (link.Link, error), reversed bool) (link.Link, error) {
 	if len(p.spares) == 0 {
 		return attach(p.first)
 	}
+	l, err := p.held(attach)
+	if err != nil {
+		return nil, err
+	}
+	if l.Link, err = attach(l.program.first); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}
+
+// AttachToFunction attaches a program to a function of the kernel, with its spares. A function
+// calls the one first that was attached last.
+func (p Program) AttachToFunction() (link.Link, error) {
+	if len(p.spares) == 0 {
+		return Tracing(p.first)
+	}
+	l, err := p.held(Tracing)
+	if err != nil {
+		return nil, err
+	}
+	slices.Reverse(l.program.spares)
+	if err = l.attachSpares(); err == nil {
+		l.Link, err = Tracing(l.program.first)
+	}
+	if err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}
+
+// held is a link with programs of its own, of which none is attached.
+func (p Program) held(attach func(*ebpf.Program) (link.Link, error)) (*Link, error) {
 	held, err := p.Clone()
 	if err != nil {
 		return nil, err
 	}
-	l := &Link{program: held}
-	order := append([]*ebpf.Program{held.first}, held.spares...)
-	if reversed {
-		slices.Reverse(order)
+	return &Link{attach: attach, program: held}, nil
+}
+
+// AttachSpares attaches the spares, if they are not yet, of all links that have some.
+func AttachSpares(links []link.Link) error {
+	for _, l := range links {
+		if l, ok := l.(*Link); ok {
+			if err := l.attachSpares(); err != nil {
+				return fmt.Errorf("cannot attach a spare BPF program: %w", err)
+			}
+		}
 	}
-	for _, program := range order {
-		attached, err := attach(program)
+	return nil
+}
+
+func (l *Link) attachSpares() error {
+	for _, spare := range l.program.spares[len(l.spares):] {
+		attached, err := l.attach(spare)
 		if err != nil {
-			return nil, errors.Join(err, l.Close())
+			return err
 		}
-		if program == held.first {
-			l.Link = attached
-		} else {
-			l.spares = append(l.spares, attached)
-		}
+		l.spares = append(l.spares, attached)
 	}
-	return l, nil
+	return nil
 }
 
 // Close detaches all.
@@ -134,7 +166,7 @@ func (l *Link) Close() error {
 	return errors.Join(append(errs, l.program.Close())...)
 }
 
-// Hold returns the program of a link, with its spares, to be attached again.
+// Hold returns the program of a link to be attached again, with its spares in reserve.
 func Hold(l link.Link) (Program, error) {
 	if l, ok := l.(*Link); ok {
 		return l.program.Clone()
@@ -150,7 +182,7 @@ func Hold(l link.Link) (Program, error) {
 	return Program{first: program}, nil
 }
 
-// Spares are the links of the spares.
+// Spares are the links of the spares that are attached.
 func (l *Link) Spares() []link.Link { return l.spares }
 
 // Taken returns how many events the spares have had in the place of the program.
