@@ -7,7 +7,6 @@ import (
 	"os"
 	"runtime/debug"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -98,11 +97,7 @@ func (p *Probe) load(spec *ebpf.CollectionSpec) error {
 			return fmt.Errorf("%w: the kernel has no tracepoint %s; %s", journal.ErrUnsupported, tracepoint, journal.WhyNoTracepoint())
 		}
 	}
-	if slices.Contains(missing, "ext4_journal_start") != slices.Contains(missing, "ext4_journal_start_sb") {
-		// Since 6.3 the kernel has two tracepoints in place of one.
-		missing = slices.DeleteFunc(missing, func(m string) bool { return strings.HasPrefix(m, "ext4_journal_start") })
-	}
-	p.missing = missing
+	p.missing = lacking(missing)
 	if err := setSystemCalls(spec); err != nil {
 		return err
 	}
@@ -148,6 +143,24 @@ func (p *Probe) load(spec *ebpf.CollectionSpec) error {
 		p.tracepoints = append(p.tracepoints, spec.Programs[name].AttachTo)
 	}
 	return p.observeFlushes()
+}
+
+// renamed are tracepoints, by their name of before, with those in their place since.
+var renamed = map[string][]string{
+	"ext4_journal_start":     {"ext4_journal_start_sb", "ext4_journal_start_inode"}, // since 6.3
+	"wait_on_page_writeback": {"folio_wait_writeback"},                              // since 5.16
+}
+
+// lacking returns the missing tracepoints without those that the kernel has by another name.
+func lacking(missing []string) []string {
+	missing = slices.Clone(missing)
+	for before, since := range renamed {
+		isMissing := func(tracepoint string) bool { return slices.Contains(missing, tracepoint) }
+		if isMissing(before) != slices.ContainsFunc(since, isMissing) {
+			missing = slices.DeleteFunc(missing, func(m string) bool { return m == before || slices.Contains(since, m) })
+		}
+	}
+	return missing
 }
 
 // setSystemCalls sets the numbers of the system calls on this architecture.

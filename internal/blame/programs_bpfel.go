@@ -226,6 +226,7 @@ const (
 	programsProgJfsnvjSyncBegins                 = "jfsnvj_sync_begins"
 	programsProgJfsnvjSyncEnds                   = "jfsnvj_sync_ends"
 	programsProgJfsnvjWritten                    = "jfsnvj_written"
+	programsProgPageAwaited                      = "page_awaited"
 	programsProgRqComplete                       = "rq_complete"
 	programsProgSleeps                           = "sleeps"
 	programsProgSyncDentry                       = "sync_dentry"
@@ -344,6 +345,7 @@ type programsProgramSpecs struct {
 	JfsnvjSyncBegins                 *ebpf.ProgramSpec `ebpf:"jfsnvj_sync_begins"`
 	JfsnvjSyncEnds                   *ebpf.ProgramSpec `ebpf:"jfsnvj_sync_ends"`
 	JfsnvjWritten                    *ebpf.ProgramSpec `ebpf:"jfsnvj_written"`
+	PageAwaited                      *ebpf.ProgramSpec `ebpf:"page_awaited"`
 	RqComplete                       *ebpf.ProgramSpec `ebpf:"rq_complete"`
 	Sleeps                           *ebpf.ProgramSpec `ebpf:"sleeps"`
 	SyncDentry                       *ebpf.ProgramSpec `ebpf:"sync_dentry"`
@@ -516,6 +518,7 @@ type programsPrograms struct {
 	JfsnvjSyncBegins                 *ebpf.Program `ebpf:"jfsnvj_sync_begins"`
 	JfsnvjSyncEnds                   *ebpf.Program `ebpf:"jfsnvj_sync_ends"`
 	JfsnvjWritten                    *ebpf.Program `ebpf:"jfsnvj_written"`
+	PageAwaited                      *ebpf.Program `ebpf:"page_awaited"`
 	RqComplete                       *ebpf.Program `ebpf:"rq_complete"`
 	Sleeps                           *ebpf.Program `ebpf:"sleeps"`
 	SyncDentry                       *ebpf.Program `ebpf:"sync_dentry"`
@@ -574,6 +577,7 @@ func (p *programsPrograms) Close() error {
 		p.JfsnvjSyncBegins,
 		p.JfsnvjSyncEnds,
 		p.JfsnvjWritten,
+		p.PageAwaited,
 		p.RqComplete,
 		p.Sleeps,
 		p.SyncDentry,

@@ -149,8 +149,7 @@ int BPF_PROG(data_submitted, struct inode *inode)
  * the log before, but could not have ended sooner: data that is still on its way
  * then delays it from the beginning of the log on.
  */
-SEC("tp_btf/folio_wait_writeback")
-int BPF_PROG(data_awaited, struct folio *folio, struct address_space *mapping)
+static __always_inline int awaits_data(struct address_space *mapping)
 {
 	struct journal *journal;
 	struct ordered *sums;
@@ -177,6 +176,19 @@ int BPF_PROG(data_awaited, struct folio *folio, struct address_space *mapping)
 	if (sums)
 		__sync_fetch_and_add(&sums->waits, 1);
 	return 0;
+}
+
+SEC("tp_btf/folio_wait_writeback")
+int BPF_PROG(data_awaited, struct folio *folio, struct address_space *mapping)
+{
+	return awaits_data(mapping);
+}
+
+/* Before 5.16. */
+SEC("tp_btf/wait_on_page_writeback")
+int BPF_PROG(page_awaited, struct page *page, struct address_space *mapping)
+{
+	return awaits_data(mapping);
 }
 
 static __always_inline bool sleeps_for_io(struct task_struct *task)
