@@ -16,11 +16,11 @@ import (
 // Tracepoints that a kernel does not have, and the programs do without.
 var lacking = map[string][]string{
 	"5.10+builtin": {"iomap_dio_rw_begin"},
-	"6.1":          {"ext4_journal_start_inode", "ext4_journal_start_sb", "iomap_dio_rw_begin"},
-	"6.12":         {"ext4_journal_start"},
-	"6.16":         {"ext4_journal_start"},
-	"7.2":          {"ext4_journal_start"},
-	"7.3":          {"ext4_journal_start"},
+	"6.1":          {"ext4_journal_start_inode", "ext4_journal_start_sb", "iomap_dio_rw_begin", "wait_on_page_writeback"},
+	"6.12":         {"ext4_journal_start", "wait_on_page_writeback"},
+	"6.16":         {"ext4_journal_start", "wait_on_page_writeback"},
+	"7.2":          {"ext4_journal_start", "wait_on_page_writeback"},
+	"7.3":          {"ext4_journal_start", "wait_on_page_writeback"},
 }
 
 // notFor has the objects that a kernel does not load: those with the typed task, since
