@@ -15,6 +15,7 @@ import (
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/experiment/native"
 	"github.com/daybook-project/daybook/internal/experiment/statistics"
+	"github.com/daybook-project/daybook/internal/kernel"
 	"github.com/daybook-project/daybook/internal/program"
 )
 
@@ -52,8 +53,10 @@ func (s Sanity) Slowdown() float64 {
 	return s.HostOperationsPerSecond.Median / s.OperationsPerSecond.Median
 }
 
-// nativeMemoryBytes is the memory of the kernel. It touches all of it before it measures.
-const nativeMemoryBytes = 5 << 30
+// nativeMemoryBytes is the memory of a kernel with so many disks: their blocks, which stay in
+// use once they are written, their journals, and room for all else. The kernel touches all of
+// it before it measures.
+func nativeMemoryBytes(disks int) int64 { return int64(disks)*(DiskBytes+JournalBytes) + 2<<30 }
 
 // loopDisk names the disk of the sanity check.
 const loopDisk = "loop"
@@ -111,7 +114,12 @@ func (g *nativeGuest) RunExt4NVJ(ctx context.Context, c Case, got func(Sample), 
 func (n Native) run(ctx context.Context, c nativeCase, got func(nativeLine)) error {
 	c.Modules, c.Path = n.Kernel.Modules, filepath.Dir(n.NVJ)
 	c.Case.LoadPath, c.Case.InKernel = n.Load, true
-	machine := native.Machine{MemoryBytes: nativeMemoryBytes, Parameters: c.parameters(), Init: []string{"ext4nvj", "native-init"}}
+	memoryBytes := nativeMemoryBytes(len(c.Case.Arrangements))
+	if available, known := kernel.AvailableMemory(); known && available < memoryBytes {
+		return fmt.Errorf("a kernel with %d disks in memory needs %.1f GiB; this host has %.1f GiB available: measure fewer --arrangements at a time",
+			len(c.Case.Arrangements), float64(memoryBytes)/(1<<30), float64(available)/(1<<30))
+	}
+	machine := native.Machine{MemoryBytes: memoryBytes, Parameters: c.parameters(), Init: []string{"ext4nvj", "native-init"}}
 	return n.Kernel.Run(ctx, machine, c, func(value []byte) error {
 		var line nativeLine
 		err := json.Unmarshal(value, &line)
