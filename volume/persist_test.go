@@ -335,20 +335,28 @@ func TestAnotherDirectoryAtTheTargetKeepsItsFlag(t *testing.T) {
 	r.clear()
 }
 
-// Logical volumes appear some time after the start of the host.
-func TestAPersistentVolumesDeviceIsAwaited(t *testing.T) {
-	r := newPersistentRig(t)
-	name, node := r.name("v"), filepath.Join(r.home, "lv")
-	device := r.newDevice(testBytes)
+// persistentWithoutItsNode makes a persistent volume on a device, as it is at the start of the
+// host: not attached, and node, the link by which it knows the device, is not there yet.
+func (r *rig) persistentWithoutItsNode() (name, device, node string) {
+	r.t.Helper()
+	name, node = r.name("v"), filepath.Join(r.home, "lv")
+	device = r.newDevice(testBytes)
 	if err := os.Symlink(device, node); err != nil {
-		t.Fatal(err)
+		r.t.Fatal(err)
 	}
 	r.create(name, CreateOptions{Device: node})
 	r.attach(name, AttachOptions{Persist: true})
 	r.restart(name)
 	if err := os.Remove(node); err != nil {
-		t.Fatal(err)
+		r.t.Fatal(err)
 	}
+	return name, device, node
+}
+
+// Logical volumes appear some time after the start of the host.
+func TestAPersistentVolumesDeviceIsAwaited(t *testing.T) {
+	r := newPersistentRig(t)
+	name, device, node := r.persistentWithoutItsNode()
 	all, err := r.pool.AttachAllPersistent(t.Context(), time.Now().Add(100*time.Millisecond))
 	wantError(t, err, ErrCorrupt, "missing")
 	if len(all) != 0 {
@@ -370,17 +378,7 @@ func TestAPersistentVolumesDeviceIsAwaited(t *testing.T) {
 // While it waits for the device of a volume, another command can delete the volume.
 func TestAPersistentVolumeThatIsDeletedMeanwhileIsNoError(t *testing.T) {
 	r := newPersistentRig(t)
-	name, node := r.name("v"), filepath.Join(r.home, "lv")
-	device := r.newDevice(testBytes)
-	if err := os.Symlink(device, node); err != nil {
-		t.Fatal(err)
-	}
-	r.create(name, CreateOptions{Device: node})
-	r.attach(name, AttachOptions{Persist: true})
-	r.restart(name)
-	if err := os.Remove(node); err != nil {
-		t.Fatal(err)
-	}
+	name, device, node := r.persistentWithoutItsNode()
 	deleted := make(chan error, 1)
 	time.AfterFunc(300*time.Millisecond, func() {
 		err := r.pool.Delete(context.Background(), name, DeleteOptions{})
