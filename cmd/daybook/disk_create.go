@@ -44,8 +44,8 @@ func (f *modelFlags) add(cmd *cobra.Command) {
 	for _, name := range []string{"bandwidth", "seek", "track-seek", "rotational-latency", "request", "flush", "host-slack"} {
 		flags.Lookup(name).DefValue = "the model's"
 	}
-	_ = cmd.RegisterFlagCompletionFunc("model", cobra.FixedCompletions(disksim.PresetNames(), cobra.ShellCompDirectiveNoFileComp))
-	_ = cmd.RegisterFlagCompletionFunc("scheduler", cobra.FixedCompletions([]string{"bfq", "kyber", "mq-deadline", "none", disksim.KeepScheduler}, cobra.ShellCompDirectiveNoFileComp))
+	completeWith(cmd, "model", disksim.PresetNames()...)
+	completeWith(cmd, "scheduler", "bfq", "kyber", "mq-deadline", "none", disksim.KeepScheduler)
 	for _, name := range []string{"size", "bandwidth", "seek", "track-seek", "rotational-latency", "request", "flush", "host-slack"} {
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
 	}

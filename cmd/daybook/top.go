@@ -29,7 +29,7 @@ func (f *showFlags) add(cmd *cobra.Command) {
 	flags.BoolVar(&f.json, "json", false, "write one JSON object per sample and line instead of a screen")
 	flags.StringVar(&f.sort, "sort", "share", "column to sort by: "+strings.Join(keys, ", "))
 	flags.BoolVar(&f.reverse, "reverse", false, "smallest value first")
-	_ = cmd.RegisterFlagCompletionFunc("sort", cobra.FixedCompletions(keys, cobra.ShellCompDirectiveNoFileComp))
+	completeWith(cmd, "sort", keys...)
 }
 
 // options checks the flags and returns the options of top.Run.

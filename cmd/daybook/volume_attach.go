@@ -125,8 +125,7 @@ Without direct I/O, attach fails with the reason, unless --allow-cache is given.
 	flags.BoolVar(&o.AllowCache, "allow-cache", false, "use the pool's page cache if direct I/O is not available")
 	addJSONFlag(cmd, &asJSON)
 	_ = cmd.MarkFlagDirname("target")
-	_ = cmd.RegisterFlagCompletionFunc("placement", cobra.FixedCompletions(
-		[]string{string(volume.PlaceParent), string(volume.PlaceContainer), string(volume.PlaceNone)}, cobra.ShellCompDirectiveNoFileComp))
+	completeWith(cmd, "placement", string(volume.PlaceParent), string(volume.PlaceContainer), string(volume.PlaceNone))
 	_ = cmd.RegisterFlagCompletionFunc("cgroup", cobra.NoFileCompletions)
 	_ = cmd.RegisterFlagCompletionFunc("weight", cobra.NoFileCompletions)
 	return cmd

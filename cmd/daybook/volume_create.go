@@ -30,7 +30,7 @@ func (f *createFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.device, "device", "", "use this block `DEVICE`, an unused logical volume or partition, instead of an image")
 	f.addBacking(cmd, "image, a file in the pool (only for snapshots without LVM); device, see --device; lvm, a new logical volume", backingImage, backingDevice, backingLVM)
 	flags.StringVar(&f.fileSystem, "fs", fileSystemExt4, "file system: ext4; or jfs, with --journal memory")
-	_ = cmd.RegisterFlagCompletionFunc("fs", cobra.FixedCompletions([]string{fileSystemExt4, string(volume.JFS)}, cobra.ShellCompDirectiveNoFileComp))
+	completeWith(cmd, "fs", fileSystemExt4, string(volume.JFS))
 	flags.StringVar(&f.provision, "provision", string(volume.Thin), "thin: blocks are allocated at the first write; full: all are written now")
 	flags.Uint64Var(&f.weight, "weight", 0, "I/O weight of the parent cgroup while attached, 1 to 1000 (default: not changed)")
 	flags.StringArrayVar(&f.labels, "label", nil, "`KEY=VALUE` to keep with the volume; may be repeated")
@@ -52,7 +52,7 @@ func (f *createFlags) add(cmd *cobra.Command) {
 	for _, name := range []string{"weight", "label", "mount-options", "owner", "mode"} {
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
 	}
-	_ = cmd.RegisterFlagCompletionFunc("provision", cobra.FixedCompletions([]string{string(volume.Thin), string(volume.Full)}, cobra.ShellCompDirectiveNoFileComp))
+	completeWith(cmd, "provision", string(volume.Thin), string(volume.Full))
 }
 
 // addBacking adds the flags of where the volume's blocks are.
@@ -64,7 +64,7 @@ func (f *createFlags) addBacking(cmd *cobra.Command, explained string, values ..
 	for _, name := range []string{"volume-group", "thin-pool"} {
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
 	}
-	_ = cmd.RegisterFlagCompletionFunc("backing", cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+	completeWith(cmd, "backing", values...)
 }
 
 // The values of --backing.

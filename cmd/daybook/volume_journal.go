@@ -32,7 +32,7 @@ func (f *memoryFlags) add(cmd *cobra.Command, flag, explained string) {
 	flags.StringVar(&f.region, "journal-region", "", "the memory `DEVICE` of a journal in memory, such as /dev/pmem0 (default: the host's only one)")
 	flags.Uint32Var(&f.partitions, "partitions", 0, "rings of a journal in memory, 1 to 64 (default: by processors and size)")
 	flags.BoolVar(&f.allowVolatile, "allow-volatile", false, "accept memory that may lose a journal with the power: for tests")
-	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions([]string{journalOnDisk, journalInMemory}, cobra.ShellCompDirectiveNoFileComp))
+	completeWith(cmd, flag, journalOnDisk, journalInMemory)
 	_ = cmd.RegisterFlagCompletionFunc("partitions", cobra.NoFileCompletions)
 }
 

@@ -195,11 +195,7 @@ func (p *Probe) Collect() (Events, error) {
 	for _, count := range counts {
 		lost += count
 	}
-	links := slices.Clone(p.links)
-	for _, followed := range p.followed {
-		links = append(links, followed...)
-	}
-	missed, err := p.misses.Since(links)
+	missed, err := p.misses.Since(journal.AllLinks(p.links, p.followed))
 	if err != nil {
 		return Events{}, err
 	}

@@ -319,9 +319,12 @@ func (p *Probe) Close() error {
 }
 
 // all are the links of all programs that are attached.
-func (p *Probe) all() []link.Link {
-	all := slices.Clone(p.links)
-	for _, links := range p.followed {
+func (p *Probe) all() []link.Link { return AllLinks(p.links, p.followed) }
+
+// AllLinks returns the links of a probe with those of the modules that it follows.
+func AllLinks(own []link.Link, followed map[NVModule][]link.Link) []link.Link {
+	all := slices.Clone(own)
+	for _, links := range followed {
 		all = append(all, links...)
 	}
 	return all

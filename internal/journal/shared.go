@@ -32,7 +32,7 @@ func DropUnattachable(spec *ebpf.CollectionSpec, cache *btf.Cache) (missing []st
 	return missing, nil
 }
 
-// AddSpares adds a spare for each program on a kernel that skips a program where a task was
+// AddSpares adds the spares of each program, on a kernel that skips a program where a task was
 // preempted in it.
 func AddSpares(spec *ebpf.CollectionSpec, cache *btf.Cache) error {
 	kernel, err := cache.Kernel()
