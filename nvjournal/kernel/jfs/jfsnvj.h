@@ -7,6 +7,7 @@
  * 	load.c		mount: checks and recovery; mark.c: the mark of the disk
  * 	log.c		JFS's log interface (lmLog, lmGroupCommit, ...)
  * 	transaction.c	what a transaction has changed, and its logging
+ * 	locks.c		whose lock a page has; tlocks.c: locks that are free
  * 	known.c		what of a metapage need not be logged
  * 	rest.c		umount, freeze and thaw; read-only after an error
  * 	home.c		which metapages JFS may write home itself
@@ -129,10 +130,25 @@ void jfsnvj_write_new(struct metapage *mp, s64 block);
 
 /* locks.c */
 /*
- * The transaction's own tlock of a page or a root in an inode; NULL: it has none, or this
- * is not known without jfsTxnLock.
+ * The tlock that is entered in a page or in a root in an inode, and in *owner its
+ * transaction, 0 if it has none; returns 0 if there is no tlock. The caller holds the page,
+ * so that no other thread can enter one.
  */
-struct tlock *jfsnvj_own_lock(tid_t tid, struct inode *ip, struct metapage *mp, int type);
+lid_t jfsnvj_lock_of(const lid_t *entry, tid_t *owner);
+/*
+ * Releases the page mp of ip, which the caller holds, and waits until the transaction owner,
+ * whose tlock lid the page had, has released it. May return before.
+ */
+void jfsnvj_wait_for_page(struct inode *ip, struct metapage *mp, lid_t lid, tid_t owner);
+/* The tlock, which no page has any more, belongs to no transaction. */
+void jfsnvj_clear_tlock(lid_t lid);
+
+/* tlocks.c */
+/* A free tlock. Waits until there is one. */
+lid_t jfsnvj_take_tlock(void);
+void jfsnvj_free_tlock(lid_t lid);
+/* tlocks: how many JFS has. */
+void jfsnvj_tlocks_init(unsigned int tlocks);
 
 /* known.c */
 /* A transaction locks a metapage, which none had locked, to change it. */
@@ -194,7 +210,10 @@ void jfsnvj_page_waited(struct super_block *sb);
 int jfsnvj_init(void);
 void jfsnvj_exit(void);
 
-/* Functions of JFS's own files that adapt makes public. */
+/* Functions in JFS's own files that adapt makes public, or adds. */
 void txUpdateMap(struct tblock *tblk);
+/* Takes tlocks from JFS's list of free ones: at least one, for which it waits, and up to most. */
+unsigned int jfsnvj_take_tlocks(lid_t *lids, unsigned int most);
+void jfsnvj_return_tlocks(const lid_t *lids, unsigned int count);
 
 #endif

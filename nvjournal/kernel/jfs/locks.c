@@ -1,44 +1,64 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
+ * Whose lock a page has, and how another transaction waits for it.
+ *
  * JFS has one spin lock, jfsTxnLock, for all transactions and all their locks of pages
- * (tlocks). Threads of a busy file system mostly wait for it. This file and edits of
- * jfs_txnmgr.c ask for it less often.
+ * (tlocks). Threads of a busy file system mostly wait for it. In jfsnvj nobody asks for it
+ * to lock a page, to wait for one, or to release it:
  *
- * A transaction locks the same page many times: a page of a directory's table each time
- * that an entry moves. Then the page has the number of a tlock that has the number of the
- * transaction. Only the thread of the transaction makes this so: it takes the tlock from
- * the list of free ones, and enters it in the page. Only this thread ends it, before the
- * transaction's number is free again: a lazy commit thread gets the transaction after the
- * last lock. So what this thread reads here without jfsTxnLock is what it would read with
- * it. Whatever else it reads is not its own, or is about to change: then it asks again,
- * with jfsTxnLock.
+ * Who locks a page holds it (its metapage is locked; a root in an inode has the inode's
+ * commit_mutex). So only this thread can enter a tlock in the page. Another thread may take
+ * its own out meanwhile, when its transaction is logged or has ended, and only that. So a
+ * page without a tlock keeps none, and a tlock that the page has after the number of its
+ * transaction was read had this number.
  *
- * The tlock of another transaction may be freed between two reads here, and be a linelock
- * then, which has other fields in the place of the transaction's number. So the number
- * counts only if the page still has the tlock after it was read. While the caller holds
- * the page, no transaction can enter that tlock again.
+ * This order matters, because the tlock of another transaction may be freed between two
+ * reads, and then be a linelock, which has other fields in the place of the number. Who
+ * frees a tlock has taken it out of the page before.
  *
- * Tlocks without a transaction, which have the number 0, are not meant here: other threads
- * take them over.
+ * Tlocks without a transaction have the number 0. They are those of the thread's own inode.
  */
+#include <linux/sched/signal.h>
+#include <linux/wait.h>
+
 #include "journal.h"
 
-struct tlock *jfsnvj_own_lock(tid_t tid, struct inode *ip, struct metapage *mp, int type)
+lid_t jfsnvj_lock_of(const lid_t *entry, tid_t *owner)
 {
-	const lid_t *of = &mp->lid;
-	struct tlock *tlck;
-	lid_t lid;
+	lid_t lid = smp_load_acquire(entry);
 
-	/* A directory's root of an extent tree has a tlock besides that of its entries. */
-	if (S_ISDIR(ip->i_mode) && type & tlckXTREE && !(mp->xflag & COMMIT_PAGE))
-		of = &JFS_IP(ip)->xtlid;
-	lid = READ_ONCE(*of);
-	if (!tid || !lid)
-		return NULL;
-	tlck = lid_to_tlock(lid);
-	if (READ_ONCE(tlck->tid) != tid)
-		return NULL;
-	/* Who frees a tlock has taken it from the page before, under jfsTxnLock. */
+	if (!lid)
+		return 0;
+	*owner = READ_ONCE(lid_to_tlock(lid)->tid);
 	smp_rmb();
-	return READ_ONCE(*of) == lid ? tlck : NULL;
+	return smp_load_acquire(entry) == lid ? lid : 0;
+}
+
+void jfsnvj_wait_for_page(struct inode *ip, struct metapage *mp, lid_t lid, tid_t owner)
+{
+	struct tblock *tblk = tid_to_tblock(owner);
+	DEFINE_WAIT_FUNC(wait, woken_wake_function);
+	bool waits;
+
+	add_wait_queue(&tblk->waitor, &wait);
+	/* With the one in txRelease and txEnd: they see the wait, or this sees the page released. */
+	smp_mb();
+	/* As long as the owner has the page, its inode is in use; then RCU keeps it. */
+	rcu_read_lock();
+	waits = smp_load_acquire(&mp->lid) == lid;
+	if (waits)
+		jfsnvj_page_wait(ip->i_sb, READ_ONCE(tblk->nvj_inode));
+	rcu_read_unlock();
+	release_metapage(mp);
+	if (waits) {
+		wait_woken(&wait, TASK_UNINTERRUPTIBLE, MAX_SCHEDULE_TIMEOUT);
+		jfsnvj_page_waited(ip->i_sb);
+	}
+	remove_wait_queue(&tblk->waitor, &wait);
+}
+
+/* Who finds the number of another transaction there sees that the page has another lock. */
+void jfsnvj_clear_tlock(lid_t lid)
+{
+	smp_store_release(&lid_to_tlock(lid)->tid, 0);
 }

@@ -30,7 +30,7 @@ int jfsnvj_sync_ends(struct file *file, int error)
 	return error;
 }
 
-/* The holder's inode is used as long as it has the page. The caller holds JFS's lock. */
+/* The holder's inode is used as long as it has the page. */
 void jfsnvj_page_wait(struct super_block *sb, const struct inode *holder)
 {
 	trace_jfsnvj_page_wait(sb->s_dev, holder ? holder->i_ino : 0);
