@@ -28,6 +28,8 @@ type adviseOutput struct {
 	Waiters         []advisedOne `json:"waiters"`
 	// Missing says what this kernel does not report of the disks.
 	Missing []string `json:"missing,omitempty"`
+	// note is for people: why nobody is in Waiters.
+	note string
 }
 
 // advisedOne is the advice for one container on one file system.
@@ -76,6 +78,9 @@ needs root and a kernel with BTF, 5.15 or newer.`,
 			out, err := measureAdvice(cmd.Context(), source, container, uint64(volumeBytes), limit)
 			if err != nil {
 				return err
+			}
+			if out.note != "" {
+				fmt.Fprintln(cmd.ErrOrStderr(), "daybook:", out.note)
 			}
 			if asJSON {
 				text, err := json.MarshalIndent(out, "", "  ")
@@ -132,7 +137,11 @@ func measureAdvice(ctx context.Context, o sourceOptions, container string, volum
 		return out, err
 	}
 	out = adviseOutput{Time: sample.Time, IntervalSeconds: sample.IntervalSeconds, Waiters: []advisedOne{}}
-	for _, w := range waitingContainers(sample.Waiters, container) {
+	waiting := waitingContainers(sample.Waiters, container)
+	if len(waiting) == 0 {
+		out.note = whyNoAdvice(sample.Waiters, container)
+	}
+	for _, w := range waiting {
 		if limit > 0 && len(out.Waiters) == limit {
 			break
 		}
@@ -210,6 +219,24 @@ func waitingContainers(waiters []account.Waiter, container string) []account.Wai
 		return cmp.Or(cmp.Compare(b.WaitSeconds, a.WaitSeconds), cmp.Compare(a.Cgroup, b.Cgroup), cmp.Compare(a.Device, b.Device))
 	})
 	return found
+}
+
+// whyNoAdvice is a note for the case that nobody is found who waited for a sync: others did, or
+// calls waited before they could start, for which there is no prediction.
+func whyNoAdvice(waiters []account.Waiter, container string) string {
+	if note := whoElseWaited(waitingContainers(waiters, ""), 0, container); note != "" {
+		return note
+	}
+	var seconds float64
+	for _, w := range waiters {
+		if isContainer(w, container) {
+			seconds += w.WaitSeconds
+		}
+	}
+	if seconds == 0 {
+		return ""
+	}
+	return fmt.Sprintf("calls that change metadata waited %s before they could start; \"daybook blame\" shows for what", shortTime(seconds))
 }
 
 // remedyTexts name the remedies.

@@ -121,3 +121,35 @@ func TestAKernelThatNotesNoStartOfRequestsIsReported(t *testing.T) {
 		}
 	}
 }
+
+func TestAnEmptyResultNamesThoseWhoWaitedAllTheSame(t *testing.T) {
+	sync := account.Waiter{Cgroup: "/docker/1", Name: "db1", Device: "sda1", Operation: "fsync", WaitSeconds: 2}
+	start := account.Waiter{Cgroup: "/web", Name: "web", Device: "sda1", Operation: "handle", WaitSeconds: 3}
+	for _, c := range []struct {
+		waiters           []account.Waiter
+		container         string
+		ofBlame, ofAdvise string
+	}{
+		{nil, "", "", ""},
+		{[]account.Waiter{sync}, "", "", ""},
+		{[]account.Waiter{sync, start}, "db", "no container that waited matches --container db; these waited: db1, web", "no container that waited matches --container db; these waited: db1"},
+		{[]account.Waiter{start}, "", "", `calls that change metadata waited 3 s before they could start; "daybook blame" shows for what`},
+		{[]account.Waiter{start}, "web", "", `calls that change metadata waited 3 s before they could start; "daybook blame" shows for what`},
+	} {
+		found := 0
+		for _, w := range c.waiters {
+			if isContainer(w, c.container) {
+				found++
+			}
+		}
+		if got := whoElseWaited(c.waiters, found, c.container); got != c.ofBlame {
+			t.Errorf("blame: %q", got)
+		}
+		if len(waitingContainers(c.waiters, c.container)) > 0 {
+			continue // there is advice
+		}
+		if got := whyNoAdvice(c.waiters, c.container); got != c.ofAdvise {
+			t.Errorf("advise: %q", got)
+		}
+	}
+}

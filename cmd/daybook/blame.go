@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -65,7 +66,11 @@ nothing on the host. It needs root and a kernel with BTF, 5.15 or newer.`,
 			if err != nil {
 				return err
 			}
+			all := slices.Clone(sample.Waiters)
 			sample.Waiters = slices.DeleteFunc(sample.Waiters, func(w account.Waiter) bool { return !isContainer(w, container) })
+			if note := whoElseWaited(all, len(sample.Waiters), container); note != "" {
+				fmt.Fprintln(cmd.ErrOrStderr(), "daybook:", note)
+			}
 			if !asJSON {
 				return top.WriteWaits(cmd.OutOrStdout(), sample, limit, 0)
 			}
@@ -96,6 +101,27 @@ func isContainer(w account.Waiter, pattern string) bool {
 	byName, _ := path.Match(pattern, w.Name) // the pattern was checked
 	byPath, _ := path.Match(pattern, w.Cgroup)
 	return byName || byPath
+}
+
+// whoElseWaited is a note on containers that waited, if a pattern found none of them: it may
+// be wrong. Else it is empty.
+func whoElseWaited(waiters []account.Waiter, found int, pattern string) string {
+	if found > 0 || pattern == "" || len(waiters) == 0 {
+		return ""
+	}
+	names := make([]string, len(waiters))
+	for i, w := range waiters {
+		names[i] = w.Name
+	}
+	slices.Sort(names)
+	names = slices.Compact(names)
+	const most = 5
+	more := ""
+	if len(names) > most {
+		names, more = names[:most], fmt.Sprintf(" and %d others", len(names)-most)
+	}
+	return fmt.Sprintf("no container that waited matches --container %s; these waited: %s%s",
+		top.Safe(pattern), top.Safe(strings.Join(names, ", ")), more)
 }
 
 func writeBlame(cmd *cobra.Command, sample account.Sample) error {

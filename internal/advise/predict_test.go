@@ -291,6 +291,24 @@ func TestWhatIsNotPossibleIsNotTheBest(t *testing.T) {
 	}
 }
 
+// Whatever else the model says of others' turns: nothing would change.
+func TestAMountThatIsWithoutOrderedDataAlreadyGivesNothing(t *testing.T) {
+	in := example()
+	in.DeviceVolume, in.ImageVolume, in.MemoryJournal = "no device", "no XFS", "no memory"
+	for _, mode := range []Mode{Unwritten, Writeback, Journal} {
+		in.Mode = mode
+		advice, err := Predict(in)
+		if err != nil || strings.Contains(advice.Verdict, kindTexts[MountOption]) {
+			t.Errorf("%s: %v: %s", mode, err, advice.Verdict)
+		}
+		for _, r := range advice.Remedies {
+			if r.Kind == MountOption && (r.Possible || math.Abs(r.Gain.Median-1) > 1e-9 || math.Abs(r.P99Seconds.Median/advice.Now.P99Seconds-1) > 1e-9) {
+				t.Errorf("%s: gain %g, p99 %g, now %g", mode, r.Gain.Median, r.P99Seconds.Median, advice.Now.P99Seconds)
+			}
+		}
+	}
+}
+
 func TestTooFewSyncsPredictNothing(t *testing.T) {
 	in := example()
 	in.Calls = MinCalls - 1

@@ -19,10 +19,11 @@ func (in Input) remedy(kind Kind) Remedy {
 		r.Possible, r.Reason = in.ImageVolume == "", in.ImageVolume
 		o = in.inImage()
 	case MountOption:
+		o = in.withoutOrderedData()
 		if in.Mode != Ordered {
 			r.Possible, r.Reason = false, fmt.Sprintf("the file system is mounted so already: no commit waits for data (%s)", in.Mode)
+			o = in.lasting(fixed(in.wait()), 1) // nothing changes
 		}
-		o = in.withoutOrderedData()
 	case MemoryJournal:
 		r.Possible, r.Reason = in.MemoryJournal == "", in.MemoryJournal
 		o = in.journalInMemory()
