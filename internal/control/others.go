@@ -130,11 +130,15 @@ func ofUsersManager(cgroup string) bool {
 // and the ideal until the configuration is read again.
 func (c *Controller) adopt(g *governed, now Setting) error {
 	g.changed, g.before = true, g.expected.Effective()
-	original := g.Weight
+	original, ofUnit := g.Weight, g.SystemdWeight
 	g.Weight = g.lastWritten().merge(original, now)
-	if g.Weight != original {
+	if err := c.adoptUnit(g); err != nil {
+		g.Weight = original
+		return err
+	}
+	if g.Weight != original || g.SystemdWeight != ofUnit {
 		if err := c.save(); err != nil {
-			g.Weight = original
+			g.Weight, g.SystemdWeight = original, ofUnit
 			return err
 		}
 	}

@@ -194,6 +194,22 @@ func (c *Controller) awaitSettled(g *governed) error {
 	return nil
 }
 
+// adoptUnit makes the weight that another program gave the unit the one that is restored. If
+// only the file were restored, systemd would overwrite it when it applies the unit's settings.
+func (c *Controller) adoptUnit(g *governed) error {
+	if g.SystemdUnit == "" || c.host.Units == nil {
+		return nil
+	}
+	now, err := c.host.Units.Weight(g.SystemdUnit)
+	if errors.Is(err, ErrVanished) {
+		return nil
+	}
+	if err == nil && !g.lastWritten().ownUnit(now, c.host.Units) {
+		g.SystemdWeight = now
+	}
+	return err
+}
+
 // restoreUnit restores the weight that the unit had on this disk, unless another
 // program has changed it since the last write. A unit that no longer exists is no
 // error.

@@ -162,6 +162,41 @@ func TestAUnitThatIsStoppedUnderControlIsRestored(t *testing.T) {
 	}
 }
 
+// Otherwise systemd would write another weight to the file when it applies the unit's settings.
+func TestTheWeightThatAnotherProgramGaveAUnitStaysItsWeight(t *testing.T) {
+	for _, original := range []uint64{0, 4000} {
+		for _, killed := range []bool{false, true} {
+			t.Run(fmt.Sprintf("original %d, killed %t", original, killed), func(t *testing.T) {
+				u := unitHost(newFakeHost("/ca", "/cb"), map[string]uint64{"cb": original})
+				options := u.options(t, twoEqual)
+				c := began(t, options)
+				c.interval(journalling())
+				if err := u.Set("cb", 7000); err != nil {
+					t.Fatal(err)
+				}
+				for range 4 {
+					c.interval(journalling())
+				}
+				if u.units["cb"] == 7000 {
+					t.Fatal("nothing was corrected")
+				}
+				var err error
+				if killed {
+					c.lock.Release()
+					_, _, err = Restore(options.Config.StateDir, "loop0", "", func(*State) (Host, error) { return options.Disks[0].Host, nil }, discard)
+				} else {
+					err = c.stop()
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				u.check(t, "cb", 7000, Setting{Default: 100, Device: 700})
+				u.check(t, "ca", 0, Setting{Default: 100})
+			})
+		}
+	}
+}
+
 // A change after the last interval is found at the end, or after a kill.
 func TestAUnitThatIsRestartedAtTheEndIsRestored(t *testing.T) {
 	for what, change := range map[string]func(*fakeUnits){

@@ -40,19 +40,34 @@ func (d DiskWeights) Set(unit string, weight uint64) error {
 	if err != nil {
 		return err
 	}
-	path := d.Path
-	var others []DeviceWeight
+	weights, whole := d.with(all, weight)
+	if whole {
+		return d.Manager.ReplaceDeviceWeights(unit, weights...)
+	}
+	return d.Manager.SetDeviceWeights(unit, weights...)
+}
+
+// with returns what to set so that a unit with all these weights has this one on the disk. If
+// whole is true, it replaces them all: to remove one, or because several paths name the disk,
+// as after somebody has set the unit's weight by another path than Daybook. The last counts.
+func (d DiskWeights) with(all []DeviceWeight, weight uint64) (weights []DeviceWeight, whole bool) {
+	path, names := d.Path, 0
 	for _, w := range all {
 		if d.isDisk(w.Path) {
 			path = w.Path // its own name for the disk
+			names++
 		} else {
-			others = append(others, w)
+			weights = append(weights, w)
 		}
 	}
 	if weight == 0 {
-		return d.Manager.ReplaceDeviceWeights(unit, others...)
+		return weights, true
 	}
-	return d.Manager.SetDeviceWeights(unit, DeviceWeight{Path: path, Weight: weight})
+	one := DeviceWeight{Path: path, Weight: weight}
+	if names > 1 {
+		return append(weights, one), true
+	}
+	return []DeviceWeight{one}, false
 }
 
 // isDisk reports whether a path of a unit names the disk. systemd admits any path:

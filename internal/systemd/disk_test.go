@@ -3,6 +3,7 @@ package systemd
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -47,5 +48,26 @@ func TestAUnitsPathCanBeOnAFileSystemOfTheDisk(t *testing.T) {
 	}
 	if h.Dev = (blockdev.Dev{Major: 8, Minor: 16}); h.isDisk(path) {
 		t.Errorf("%s is on another disk", path)
+	}
+}
+
+// Somebody may set a unit's weight by another path after Daybook has set it by its own.
+func TestOnePathNamesTheDiskAfterAChange(t *testing.T) {
+	d := DiskWeights{Devices: blockdev.Tree{Sys: t.TempDir()}, Path: "/dev/sda"}
+	named := func(path string) []DeviceWeight { return []DeviceWeight{{"/dev/sdb", 300}, {path, 346}} }
+	for _, c := range []struct {
+		all    []DeviceWeight
+		weight uint64
+		want   []DeviceWeight
+		whole  bool
+	}{
+		{nil, 500, []DeviceWeight{{"/dev/sda", 500}}, false},
+		{named("/dev/sda"), 500, []DeviceWeight{{"/dev/sda", 500}}, false},
+		{named("/dev/sda"), 0, []DeviceWeight{{"/dev/sdb", 300}}, true},
+		{append(named("/dev/sda"), DeviceWeight{"/dev/sda", 777}), 500, []DeviceWeight{{"/dev/sdb", 300}, {"/dev/sda", 500}}, true},
+	} {
+		if got, whole := d.with(c.all, c.weight); !slices.Equal(got, c.want) || whole != c.whole {
+			t.Errorf("%v, %d: %v %t, want %v %t", c.all, c.weight, got, whole, c.want, c.whole)
+		}
 	}
 }
