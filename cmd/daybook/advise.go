@@ -146,9 +146,12 @@ func measureAdvice(ctx context.Context, o sourceOptions, container string, volum
 			break
 		}
 		in := advise.Measured(sample.Waiters, w.Cgroup, w.Device, sample.IntervalSeconds)
+		one := advisedOne{Cgroup: w.Cgroup, Name: w.Name, Device: w.Device}
 		found, err := survey.Of(w.Device)
-		if err != nil {
-			return out, err
+		if err != nil { // other containers on other file systems get their advice all the same
+			one.Advice = advise.Unpredicted(in, err.Error())
+			out.Waiters = append(out.Waiters, one)
+			continue
 		}
 		sums, err := requests.Read(found.Disk.Dev)
 		if err != nil {
@@ -177,7 +180,6 @@ func measureAdvice(ctx context.Context, o sourceOptions, container string, volum
 		if at := slices.IndexFunc(sample.Devices, func(d account.Device) bool { return d.Device == found.Disk.Name }); at >= 0 {
 			share = survey.ShareOf(sample.Devices[at], w.Cgroup)
 		}
-		one := advisedOne{Cgroup: w.Cgroup, Name: w.Name, Device: w.Device}
 		if one.Advice, err = advise.Predict(found.Measured(in, volumeBytes, share)); err != nil {
 			return out, err
 		}

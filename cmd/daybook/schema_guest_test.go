@@ -108,7 +108,7 @@ func TestGuestJSONOfAVolumeWithItsJournalInMemoryMatchesItsSchema(t *testing.T) 
 			return path
 		}
 		config.Modules = "ext4,bfq,loop," + built("kernel/build/"+kernel+"/ext4nvj.ko", "kernel")
-		config.Give = []string{"mke2fs", "e2fsck", "wipefs", "tune2fs", "debugfs", "modprobe", built("build/nvj", "nvjournal") + ":/usr/bin/nvj"}
+		config.Give = []string{"mke2fs", "e2fsck", "wipefs", "tune2fs", "debugfs", "modprobe", "dd", built("build/nvj", "nvjournal") + ":/usr/bin/nvj"}
 	}
 	vmtest.InGuest(t, config, func(t *testing.T) {
 		disk, dir := vmtest.Device(t, "disk0"), t.TempDir()
@@ -135,7 +135,17 @@ func TestGuestJSONOfAVolumeWithItsJournalInMemoryMatchesItsSchema(t *testing.T) 
 		if !strings.Contains(created, `"region": "/dev/pmem0"`) || !strings.Contains(created, `"partitions": 2`) {
 			t.Error(created)
 		}
-		run("attach", "db", "--target", filepath.Join(t.TempDir(), "db"), "--json")
+		target := filepath.Join(t.TempDir(), "db")
+		run("attach", "db", "--target", target, "--json")
+		t.Run("measured", func(t *testing.T) {
+			containerThatSyncs(t, target, "inmemory", `while dd if=/dev/zero of="$0/file" bs=4k count=1000 oflag=dsync; do :; done`)
+			if out, err := output(t, "top", "--once", "--waits", "--interval", "10s", "--json"); err != nil || !strings.Contains(out, `"memory_journals"`) {
+				t.Errorf("%v: %s", err, out)
+			}
+			if out, err := execute(t, "advise", "--interval", "10s", "--json"); err != nil || !strings.Contains(out, "No prediction: the journal is in memory already (ext4nvj).") {
+				t.Errorf("%v: %s", err, out)
+			}
+		})
 		if out := run("inspect", "db", "--json"); !strings.Contains(out, `"ring_lines"`) {
 			t.Error(out)
 		}

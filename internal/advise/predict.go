@@ -97,15 +97,26 @@ type Advice struct {
 // HelpBound is the least median gain of a remedy that is said to help.
 const HelpBound = 1.2
 
+// Unpredicted is what was measured, with the reason for which nothing can be predicted.
+func Unpredicted(in Input, why string) Advice {
+	advice := in.measured()
+	advice.Verdict = "No prediction: " + why + "."
+	return advice
+}
+
+func (in Input) measured() Advice {
+	return Advice{
+		Calls: in.Calls, NeededCalls: MinCalls, Remedies: []Remedy{},
+		Now: Figures{SyncsPerSecond: float64(in.Calls) / in.Seconds, P50Seconds: in.quantile(0.5), P99Seconds: in.quantile(0.99)},
+	}
+}
+
 // Predict predicts what each remedy would give.
 func Predict(in Input) (Advice, error) {
 	if err := in.Check(); err != nil {
 		return Advice{}, err
 	}
-	advice := Advice{
-		Calls: in.Calls, NeededCalls: MinCalls, Remedies: []Remedy{},
-		Now: Figures{SyncsPerSecond: float64(in.Calls) / in.Seconds, P50Seconds: in.quantile(0.5), P99Seconds: in.quantile(0.99)},
-	}
+	advice := in.measured()
 	if in.Calls < MinCalls {
 		advice.Verdict = fmt.Sprintf("Too few syncs for a prediction: %d in %.3g s, want %d.", in.Calls, in.Seconds, MinCalls)
 		return advice, nil

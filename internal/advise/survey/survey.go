@@ -3,6 +3,7 @@
 package survey
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -37,6 +38,9 @@ type FileSystem struct {
 	DeviceVolume, ImageVolume, MemoryJournal string
 }
 
+// ErrMemoryJournal: the model is for journals on disks.
+var ErrMemoryJournal = errors.New("the journal is in memory already")
+
 // Of surveys the file system on a device, by its name in /sys/class/block.
 func Of(device string) (FileSystem, error) {
 	upper, err := blockdev.Lookup(device)
@@ -48,6 +52,9 @@ func Of(device string) (FileSystem, error) {
 		return FileSystem{}, err
 	}
 	f := FileSystem{Disk: disk}
+	if err := checkJournal(upper.Dev); err != nil {
+		return f, err
+	}
 	options, err := ext4.MountedOptions(device)
 	if err != nil {
 		return f, err
@@ -63,6 +70,20 @@ func Of(device string) (FileSystem, error) {
 	f.ImageVolume = imageVolume(disk)
 	f.MemoryJournal = memoryJournal()
 	return f, nil
+}
+
+// checkJournal fails if the file system's journal is in memory.
+func checkJournal(dev blockdev.Dev) error {
+	mounts, err := blockdev.MountsOf(dev)
+	if err != nil {
+		return err
+	}
+	for _, m := range mounts {
+		if m.Type == ext4.MemoryType || m.Type == ext4.MemoryJFSType {
+			return fmt.Errorf("%w (%s)", ErrMemoryJournal, m.Type)
+		}
+	}
+	return nil
 }
 
 // byWeight reports whether a disk has BFQ, and BFQ keeps the disk for a cgroup. No other
