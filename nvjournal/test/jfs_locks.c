@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * A transaction of jfsnvj finds its own lock of a page without jfsTxnLock, and never that of
- * another one, also if that one ends meanwhile and its lock becomes something else. This
- * compiles the file of the kernel that does it, kernel/jfs/locks.c. What the other thread does
- * happens before any of the reads there: all orders are tried.
+ * A transaction of jfsnvj finds whose lock a page has without jfsTxnLock, also if the other
+ * transaction ends meanwhile and its lock becomes something else, and does not wait for one
+ * that has released the page. This compiles the file of the kernel that does it,
+ * kernel/jfs/locks.c. What the other thread does happens before any of the steps there: all
+ * orders are tried.
  */
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "lib/expect.h"
 
@@ -24,57 +25,120 @@ struct tlock {
 };
 
 struct metapage {
-	uint16_t xflag;
 	lid_t lid;
-};
-
-struct jfs_inode_info {
-	lid_t xtlid;
+	bool held;
 };
 
 struct inode {
-	mode_t i_mode;
-	struct jfs_inode_info info;
+	int *i_sb;
 };
 
-#define COMMIT_PAGE 1
-#define tlckXTREE 0x0100
-#define tlckDTREE 0x0200
-#define JFS_IP(inode) (&(inode)->info)
-#define lid_to_tlock(number) (&locks[number])
+struct wait_queue_head {
+	bool entered, woken;
+};
+
+struct tblock {
+	struct wait_queue_head waitor;
+	const struct inode *nvj_inode;
+};
 
 static struct tlock locks[4];
-static void before_read(void);
+static struct tblock transactions[16];
+static void before_step(void);
 
-#define READ_ONCE(x) (before_read(), *(const volatile __typeof__(x) *)&(x))
+#define lid_to_tlock(number) (&locks[number])
+#define tid_to_tblock(number) (&transactions[number])
+#define READ_ONCE(x) (before_step(), *(const volatile __typeof__(x) *)&(x))
+#define smp_load_acquire(at) READ_ONCE(*(at))
+#define smp_store_release(at, to) (*(at) = (to))
 #define smp_rmb() __asm__ volatile("" ::: "memory")
+#define smp_mb() __asm__ volatile("" ::: "memory")
+#define rcu_read_lock()
+#define rcu_read_unlock()
+
+/* --- As in the kernel: a thread sleeps until it is woken, also if it was woken before -- */
+
+enum { TASK_UNINTERRUPTIBLE, MAX_SCHEDULE_TIMEOUT, NOBODY };
+
+static unsigned int waits;
+static bool sleeps_for_ever;
+static void rest_of_steps(void);
+
+#define DEFINE_WAIT_FUNC(name, function) int name = 0
+
+static void add_wait_queue(struct wait_queue_head *queue, const int *wait)
+{
+	before_step();
+	queue->entered = true;
+	(void)wait;
+}
+
+static void remove_wait_queue(struct wait_queue_head *queue, const int *wait)
+{
+	queue->entered = false;
+	(void)wait;
+}
+
+static void wait_woken(const int *wait, int state, int timeout)
+{
+	(void)wait, (void)state, (void)timeout;
+	waits++;
+	rest_of_steps();
+	for (unsigned int n = 0; n < 16; n++)
+		if (transactions[n].waitor.entered)
+			sleeps_for_ever = !transactions[n].waitor.woken;
+}
+
+static void release_metapage(struct metapage *mp)
+{
+	before_step();
+	mp->held = false;
+}
+
+static void jfsnvj_page_wait(const int *sb, const struct inode *holder)
+{
+	(void)sb, (void)holder;
+}
+
+static void jfsnvj_page_waited(const int *sb)
+{
+	(void)sb;
+}
 
 #define JFSNVJ_JOURNAL_H
 #include "../kernel/jfs/locks.c"
 
 /* --- The other thread ------------------------------------------------------------- */
 
-enum { LOCK = 2, OTHER = 7, STEPS = 3, READS = 3 };
+enum { LOCK = 2, OTHER = 7, STEPS = 5, POINTS = 5 };
 
 static struct metapage page;
 static struct inode inode;
-static lid_t *held; /* where the page's lock is entered */
 static unsigned int linelock_index;
-static unsigned int done, reads;
-/* So many of its steps are done before each read. */
-static unsigned int steps_before[READS];
+static unsigned int done, point;
+/* So many of its steps are done before each point of this thread. */
+static unsigned int steps_before[POINTS];
 
-/* The transaction ends. Its lock gets free, and then is a linelock, of 28 places. */
+/*
+ * The transaction releases the page, and wakes who waits. Then it ends. Its lock gets free,
+ * and then is a linelock, of 28 places.
+ */
 static void step(unsigned int number)
 {
+	struct wait_queue_head *queue = &transactions[OTHER].waitor;
+
 	switch (number) {
 	case 0:
-		*held = 0;
+		page.lid = 0;
 		break;
 	case 1:
-		locks[LOCK].tid = 0;
+		if (queue->entered)
+			queue->woken = true;
 		break;
-	case 2: {
+	case 2:
+		jfsnvj_clear_tlock(LOCK);
+		break;
+	case 3: {
 		const uint8_t counts[2] = {28, (uint8_t)linelock_index};
 
 		memcpy(&locks[LOCK].tid, counts, sizeof(counts));
@@ -83,87 +147,85 @@ static void step(unsigned int number)
 	}
 }
 
-static void before_read(void)
+static void before_step(void)
 {
-	if (reads < READS)
-		while (done < steps_before[reads])
+	if (point < POINTS)
+		while (done < steps_before[point])
 			step(done++);
-	reads++;
+	point++;
 }
 
-static void reset(tid_t tid, lid_t *where)
+static void rest_of_steps(void)
 {
-	page = (struct metapage){.xflag = COMMIT_PAGE};
-	inode = (struct inode){.i_mode = S_IFREG};
+	while (done < STEPS - 1)
+		step(done++);
+}
+
+static void reset(tid_t tid)
+{
+	memset(transactions, 0, sizeof(transactions));
+	page = (struct metapage){.lid = LOCK, .held = true};
 	locks[LOCK].tid = tid;
-	held = where;
-	*held = LOCK;
-	done = reads = 0;
+	done = point = waits = 0;
+	sleeps_for_ever = false;
 	memset(steps_before, 0, sizeof(steps_before));
-}
-
-static struct tlock *find(tid_t tid, int type)
-{
-	return jfsnvj_own_lock(tid, &inode, &page, type);
 }
 
 /* --- Tests ------------------------------------------------------------------------ */
 
-static void finds_its_own(void)
+static void finds_whose_it_is(void)
 {
-	reset(OTHER, &page.lid);
-	expect(find(OTHER, tlckDTREE) == &locks[LOCK]);
-	reset(OTHER, &page.lid);
-	expect(find(OTHER + 1, tlckDTREE) == NULL);
-	/* A lock without a transaction is for any thread. */
-	reset(0, &page.lid);
-	expect(find(0, tlckDTREE) == NULL);
-	reset(0, &page.lid);
-	expect(find(OTHER, tlckDTREE) == NULL);
-	reset(OTHER, &page.lid);
+	tid_t owner = NOBODY;
+
+	reset(OTHER);
+	expect(jfsnvj_lock_of(&page.lid, &owner) == LOCK && owner == OTHER);
+	/* A lock without a transaction. */
+	reset(0);
+	expect(jfsnvj_lock_of(&page.lid, &owner) == LOCK && owner == 0);
+	reset(OTHER);
 	page.lid = 0;
-	expect(find(OTHER, tlckDTREE) == NULL);
+	expect(jfsnvj_lock_of(&page.lid, &owner) == 0);
 }
 
-/* In a directory's inode there is a lock of the extent tree's root besides that of names. */
-static void finds_that_of_a_root(void)
+/* Calls test for each number of steps before each point. */
+static void in_all_orders(void (*test)(void))
 {
-	reset(OTHER, &inode.info.xtlid);
-	page.xflag = 0;
-	inode.i_mode = S_IFDIR;
-	expect(find(OTHER, tlckXTREE) == &locks[LOCK]);
-	reads = 0;
-	expect(find(OTHER, tlckDTREE) == NULL);
-	reads = 0;
-	page.xflag = COMMIT_PAGE;
-	expect(find(OTHER, tlckXTREE) == NULL);
+	unsigned int orders = 1;
+
+	for (unsigned int n = 0; n < POINTS; n++)
+		orders *= STEPS;
+	for (unsigned int order = 0; order < orders; order++) {
+		unsigned int rest = order;
+
+		reset(OTHER);
+		for (unsigned int n = 0; n < POINTS; n++, rest /= STEPS)
+			steps_before[n] = rest % STEPS;
+		test();
+	}
 }
 
-static void finds_none_that_becomes_another(lid_t *where)
+static void finds_none_that_becomes_another(void)
 {
-	for (linelock_index = 0; linelock_index <= 28; linelock_index++)
-		for (unsigned int order = 0; order < 1u << (2 * READS); order++) {
-			tid_t mine;
+	tid_t owner = OTHER;
+	lid_t found = jfsnvj_lock_of(&page.lid, &owner);
 
-			reset(0, where);
-			step(2);
-			mine = locks[LOCK].tid;
-			reset(OTHER, where);
-			if (where == &inode.info.xtlid) {
-				page.xflag = 0;
-				inode.i_mode = S_IFDIR;
-			}
-			for (unsigned int n = 0; n < READS; n++)
-				steps_before[n] = order >> 2 * n & STEPS;
-			expect(find(mine, tlckXTREE) == NULL);
-		}
+	expect(found == 0 || (found == LOCK && owner == OTHER));
+}
+
+static void waits_until_it_is_released(void)
+{
+	jfsnvj_wait_for_page(&inode, &page, LOCK, OTHER);
+	expect(!page.held && !sleeps_for_ever);
+	expect(!transactions[OTHER].waitor.entered);
+	/* Who was not there before waited. */
+	expect(waits == 1 || done > 0);
 }
 
 int main(void)
 {
-	finds_its_own();
-	finds_that_of_a_root();
-	finds_none_that_becomes_another(&page.lid);
-	finds_none_that_becomes_another(&inode.info.xtlid);
+	finds_whose_it_is();
+	for (linelock_index = 0; linelock_index <= 28; linelock_index++)
+		in_all_orders(finds_none_that_becomes_another);
+	in_all_orders(waits_until_it_is_released);
 	return 0;
 }

@@ -7,7 +7,7 @@
  * 	load.c		mount: checks and recovery; mark.c: the mark of the disk
  * 	log.c		JFS's log interface (lmLog, lmGroupCommit, ...)
  * 	transaction.c	what a transaction has changed, and its logging
- * 	locks.c		whose lock a page has; tlocks.c: locks that are free
+ * 	locks.c		whose lock a page has; free.c: locks and transactions that are free
  * 	known.c		what of a metapage need not be logged
  * 	rest.c		umount, freeze and thaw; read-only after an error
  * 	home.c		which metapages JFS may write home itself
@@ -143,12 +143,19 @@ void jfsnvj_wait_for_page(struct inode *ip, struct metapage *mp, lid_t lid, tid_
 /* The tlock, which no page has any more, belongs to no transaction. */
 void jfsnvj_clear_tlock(lid_t lid);
 
-/* tlocks.c */
-/* A free tlock. Waits until there is one. */
-lid_t jfsnvj_take_tlock(void);
-void jfsnvj_free_tlock(lid_t lid);
-/* tlocks: how many JFS has. */
-void jfsnvj_tlocks_init(unsigned int tlocks);
+/* free.c */
+/* JFS's transactions and their locks of pages, which have numbers from 1 on. */
+enum jfsnvj_kind { JFSNVJ_TBLOCKS, JFSNVJ_TLOCKS, JFSNVJ_KINDS };
+/* all: how many there are, free or not. Before any of the functions below. */
+void jfsnvj_keeps_free(enum jfsnvj_kind kind, unsigned int all);
+/* Whether few are left in JFS's list. Who sets it has jfsTxnLock. */
+void jfsnvj_set_few(enum jfsnvj_kind kind, bool are_few);
+bool jfsnvj_are_few(enum jfsnvj_kind kind);
+/* A free one that the processor keeps, or 0. */
+u16 jfsnvj_take_kept(enum jfsnvj_kind kind);
+/* The processor has none left, and keeps some of JFS's list. */
+void jfsnvj_keep_more(enum jfsnvj_kind kind);
+void jfsnvj_free_number(enum jfsnvj_kind kind, u16 number);
 
 /* known.c */
 /* A transaction locks a metapage, which none had locked, to change it. */
@@ -212,8 +219,9 @@ void jfsnvj_exit(void);
 
 /* Functions in JFS's own files that adapt makes public, or adds. */
 void txUpdateMap(struct tblock *tblk);
-/* Takes tlocks from JFS's list of free ones: at least one, for which it waits, and up to most. */
-unsigned int jfsnvj_take_tlocks(lid_t *lids, unsigned int most);
-void jfsnvj_return_tlocks(const lid_t *lids, unsigned int count);
+void txRelease(struct tblock *tblk);
+/* JFS's list of free ones of a kind: takes up to most, unless few are left. */
+unsigned int jfsnvj_take_from_list(enum jfsnvj_kind kind, u16 *numbers, unsigned int most);
+void jfsnvj_return_to_list(enum jfsnvj_kind kind, const u16 *numbers, unsigned int count);
 
 #endif

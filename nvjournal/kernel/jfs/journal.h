@@ -58,7 +58,7 @@ struct jfsnvj {
 	bool wants_commit, wants_checkpoint;
 	unsigned int queued; /* transactions in the commit queue; under gclock */
 
-	u64 newest; /* the newest transaction that something was logged in */
+	atomic64_t newest; /* the newest transaction that something was logged in */
 
 	/* Of the disk: so many have begun; the newest of those that have succeeded. */
 	atomic64_t flushes, flushed;
@@ -131,8 +131,13 @@ void jfsnvj_is_read_only_now(struct jfsnvj *j);
 void jfsnvj_note(struct tblock *tblk, const struct lrd *lrd, struct tlock *tlck);
 /* The block of a page of a map; 0 after an error. */
 u64 jfsnvj_map_block(struct inode *map, s64 page);
-/* Logs all that the transaction has changed. */
+/* Logs all that the transaction has changed, and releases its pages. */
 void jfsnvj_log_transaction(struct jfsnvj *j, struct tblock *tblk);
+/*
+ * A transaction that was logged ends without waiting for its commit: nobody else waits for
+ * that, and it has freed nothing that must not be used again before.
+ */
+bool jfsnvj_ends_at_once(const struct jfsnvj *j, const struct tblock *tblk);
 
 /* known.c */
 /*

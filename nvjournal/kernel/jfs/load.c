@@ -289,7 +289,7 @@ static void init_log(struct jfsnvj *j)
 	spin_lock_init(&log->gclock);
 	LOGSYNC_LOCK_INIT(log);
 	j->queued = 0;
-	j->newest = 0;
+	atomic64_set(&j->newest, 0);
 	j->before = NULL;
 	j->at_rest = j->ending = j->wants_read_only = j->wants_commit = j->wants_checkpoint = false;
 }

@@ -18,9 +18,6 @@
  *
  * Tlocks without a transaction have the number 0. They are those of the thread's own inode.
  */
-#include <linux/sched/signal.h>
-#include <linux/wait.h>
-
 #include "journal.h"
 
 lid_t jfsnvj_lock_of(const lid_t *entry, tid_t *owner)

@@ -3,13 +3,15 @@
  * JFS's log interface, in place of its jfs_logmgr.c. There are no log pages and no
  * synchronization points: the region has the log, and the engine moves its tail.
  *
- * A transaction is logged as a whole when JFS writes its commit record. Then it is
- * in the commit queue until the engine has committed it. A synchronous transaction
- * is committed by its own thread; the others by the commit thread, or by the next
- * synchronous one. Then the transaction ends: freed blocks may be used again, and its
- * pages may change. A synchronous transaction is ended by its own thread, so that an
- * fsync does not wait for a thread to be scheduled; the others by JFS's lazy commit
- * threads.
+ * A transaction is logged as a whole when JFS writes its commit record, and its pages
+ * may change again. If it has freed nothing and nobody waits for its commit, it ends
+ * then: the engine knows what it has to commit and to write home.
+ *
+ * Others are in the commit queue until the engine has committed them. A synchronous
+ * transaction is committed by its own thread; the others by the commit thread, or by the
+ * next synchronous one. Then the transaction ends: freed blocks may be used again. A
+ * synchronous transaction is ended by its own thread, so that an fsync does not wait for
+ * a thread to be scheduled; the others by JFS's lazy commit threads.
  */
 #include <linux/blkdev.h>
 #include <linux/sched/mm.h>
@@ -37,6 +39,10 @@ int lmLog(struct jfs_log *log, struct tblock *tblk, struct lrd *lrd, struct tloc
 		return 0;
 	}
 	jfsnvj_log_transaction(j, tblk);
+	if (jfsnvj_ends_at_once(j, tblk)) {
+		tblk->flag = tblkGC_COMMITTED; /* nobody waits for it */
+		return 0;
+	}
 	spin_lock_irq(&log->gclock);
 	tblk->flag = tblkGC_QUEUE;
 	list_add_tail(&tblk->cqueue, &log->cqueue);
@@ -138,7 +144,7 @@ int jfsnvj_commit(struct jfsnvj *j, u64 tid)
 	unsigned int nofs = memalloc_nofs_save();
 	int error;
 
-	trace_jfsnvj_request_commit(j->sb->s_dev, tid ?: READ_ONCE(j->newest));
+	trace_jfsnvj_request_commit(j->sb->s_dev, tid ?: atomic64_read(&j->newest));
 	error = nvj_commit(j->nvj, tid);
 	jfsnvj_release_committed(j);
 	if (!error)
@@ -171,8 +177,11 @@ int lmGroupCommit(struct jfs_log *log, struct tblock *tblk)
 	struct jfsnvj *j = of(log);
 	int error;
 
+	/* It ends at once: one in the queue does not become committed while it is lazy. */
+	if (tblk->xflag & COMMIT_LAZY && READ_ONCE(tblk->flag) & tblkGC_COMMITTED)
+		return READ_ONCE(j->aborted) ? -EIO : 0;
 	spin_lock_irq(&log->gclock);
-	if (tblk->xflag & COMMIT_LAZY && !(tblk->flag & tblkGC_COMMITTED)) {
+	if (tblk->xflag & COMMIT_LAZY) {
 		tblk->flag |= tblkGC_LAZY;
 		if (j->queued > MOST_QUEUED || jfs_tlocks_low || READ_ONCE(j->aborted))
 			jfsnvj_thread_commit(j);

@@ -94,7 +94,7 @@ void jfsnvj_check_rest(struct super_block *sb)
 
 static bool have_ended(struct jfsnvj *j)
 {
-	return list_empty(&j->log.cqueue) && !READ_ONCE(j->log.active) &&
+	return list_empty(&j->log.cqueue) && !atomic_read(&j->log.active) &&
 	       !(READ_ONCE(JFS_SBI(j->sb)->commit_state) & IN_LAZYCOMMIT);
 }
 

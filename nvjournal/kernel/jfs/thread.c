@@ -28,7 +28,7 @@ static void work(struct jfsnvj *j)
 		jfsnvj_release_committed(j);
 	else if (checkpoint)
 		(void)jfsnvj_checkpoint(j);
-	else if (READ_ONCE(j->queued))
+	else if (atomic64_read(&j->newest) > (s64)nvj_committed(j->nvj))
 		(void)jfsnvj_commit(j, 0);
 	if (checkpoint)
 		WRITE_ONCE(j->wants_checkpoint, false);

@@ -77,7 +77,7 @@ TRACE_EVENT(jfsnvj_transaction_start,
 
 /*
  * A transaction of JFS waits for a page of inodes that another one has locked; ino is
- * the first inode of that one, or 0. JFS holds the page until that one is committed.
+ * the first inode of that one, or 0. JFS holds the page until that one has logged it.
  */
 TRACE_EVENT(jfsnvj_page_wait,
 	TP_PROTO(dev_t dev, unsigned long ino),

@@ -492,20 +492,26 @@ static void failed(struct jfsnvj *j, u64 block, int error)
 		result_;                                                                           \
 	})
 
-static void log_all(struct jfsnvj *j, struct jfsnvj_tx *tx)
+/*
+ * Other transactions wait for pages of inodes. So pages are logged first, and released: another
+ * transaction that changes such a page now logs it after this one, and is committed together
+ * with it or later.
+ */
+static void log_all(struct jfsnvj *j, struct jfsnvj_tx *tx, struct tblock *tblk)
 {
 	unsigned int i;
 	int error;
 
-	for (i = 0; i < tx->maps.count; i++) {
-		error = UNDER_ONE_LOCK(j, log_map(j, tx, i));
-		if (error < 0)
-			failed(j, tx->maps.at[i].block, error);
-	}
 	for (i = 0; i < tx->pages.count; i++) {
 		error = UNDER_ONE_LOCK(j, log_page(j, tx, &tx->pages.at[i]));
 		if (error < 0)
 			failed(j, tx->pages.at[i].tlck->mp->index, error);
+	}
+	txRelease(tblk);
+	for (i = 0; i < tx->maps.count; i++) {
+		error = UNDER_ONE_LOCK(j, log_map(j, tx, i));
+		if (error < 0)
+			failed(j, tx->maps.at[i].block, error);
 	}
 	for (i = 0; i < tx->revokes.count; i++) {
 		error = UNDER_ONE_LOCK(j, nvj_revoke(&tx->handle, tx->revokes.at[i].block));
@@ -559,6 +565,7 @@ static int start(struct jfsnvj *j, struct nvj_handle *handle, u32 lines)
 /* Ends the handle, in which so many blocks were logged. Returns its transaction. */
 static u64 stop(struct jfsnvj *j, struct nvj_handle *handle, const struct inode *inode, u32 blocks)
 {
+	s64 newest = atomic64_read(&j->newest);
 	u64 tid;
 
 	trace_jfsnvj_transaction_stats(j->sb->s_dev, handle->tid, inode, blocks,
@@ -566,20 +573,20 @@ static u64 stop(struct jfsnvj *j, struct nvj_handle *handle, const struct inode 
 	jfsnvj_lock_one(j);
 	tid = nvj_stop(handle);
 	jfsnvj_unlock_one(j);
-	/* Only for tracepoints, so threads need not agree. */
-	if (tid > READ_ONCE(j->newest))
-		WRITE_ONCE(j->newest, tid);
+	while (newest < (s64)tid && !atomic64_try_cmpxchg(&j->newest, &newest, tid))
+		;
 	return tid;
 }
 
-static u64 log_in_handle(struct jfsnvj *j, struct jfsnvj_tx *tx, const struct inode *inode)
+static u64 log_in_handle(struct jfsnvj *j, struct jfsnvj_tx *tx, struct tblock *tblk)
 {
 	int error = start(j, &tx->handle, credits(j, tx));
 
 	if (!error) {
-		log_all(j, tx);
-		return stop(j, &tx->handle, inode, tx->maps.count + tx->pages.count);
+		log_all(j, tx, tblk);
+		return stop(j, &tx->handle, tblk->nvj_inode, tx->maps.count + tx->pages.count);
 	}
+	txRelease(tblk);
 	/* The caller's transaction counts as committed, so blocks that it frees must stay. */
 	WRITE_ONCE(j->aborted, true);
 	if (error != NVJ_EROFS)
@@ -594,10 +601,12 @@ void jfsnvj_log_transaction(struct jfsnvj *j, struct tblock *tblk)
 	u64 tid = 0;
 
 	txUpdateMap(tblk);
-	if (READ_ONCE(j->before))
+	if (READ_ONCE(j->before)) {
 		apply_all(tx);
-	else
-		tid = log_in_handle(j, tx, tblk->nvj_inode);
+		txRelease(tblk);
+	} else {
+		tid = log_in_handle(j, tx, tblk);
+	}
 	end_revokes(tx, tid);
 	for (i = 0; i < tx->maps.count; i++)
 		metapage_homeok(tx->maps.at[i].mp);
@@ -605,6 +614,29 @@ void jfsnvj_log_transaction(struct jfsnvj *j, struct tblock *tblk)
 	tblk->nvj_tid = tid;
 	free_tx(tx);
 	memalloc_nofs_restore(nofs);
+}
+
+bool jfsnvj_ends_at_once(const struct jfsnvj *j, const struct tblock *tblk)
+{
+	const struct maplock *maplock;
+	const struct tlock *tlck;
+	lid_t lid;
+	int i;
+
+	if (!(tblk->xflag & COMMIT_LAZY) || tblk->xflag & COMMIT_DELETE || READ_ONCE(j->before))
+		return false;
+	for (lid = tblk->next; lid; lid = tlck->next) {
+		tlck = lid_to_tlock(lid);
+		if (tlck->flag & tlckFREEPAGE)
+			return false;
+		if (!(tlck->flag & tlckUPDATEMAP))
+			continue;
+		maplock = (const struct maplock *)&tlck->lock;
+		for (i = maplock->index; i > 0; i--, maplock++)
+			if (!(maplock->flag & mlckALLOC))
+				return false;
+	}
+	return true;
 }
 
 void jfsnvj_write_new(struct metapage *mp, s64 block)

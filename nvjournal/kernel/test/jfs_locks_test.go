@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -15,17 +16,17 @@ import (
 	"github.com/daybook-project/daybook/vm/vmtest"
 )
 
-// Two inodes are in one page. One is synced, and the commit of its transaction waits for
-// the disk: the page is logged, and the transaction still has the lock of it. Now the other
-// inode is changed and synced. That transaction must wait for the lock. If it used that of
-// the first, nobody would log the page again. The power fails when both syncs have returned.
+// Two inodes are in one page. One is synced, and the commit of its transaction waits for the
+// disk: the page is logged, and its lock released. Now the other inode is changed and synced.
+// That transaction must not wait for the first, and must log the page again. The power fails
+// when both syncs have returned.
 func jfsSharedPage(t *testing.T, s system) {
 	if !delays(t) {
 		return
 	}
 	d := newDevice(t, vmtest.Device(t, "disk0"))
 	v := s.make(t, plan{disk: d.node(), blocks: 8192})
-	first, second := v.neighbours()
+	files := v.neighbours(2)
 	if err := atomicfile.SyncFileSystem(v.dir); err != nil {
 		t.Fatal(err)
 	}
@@ -41,42 +42,92 @@ func jfsSharedPage(t *testing.T, s system) {
 		}
 		go func() { synced <- file.Sync() }()
 	}
-	change(first)
+	change(files[0])
 	flushes := func() bool { return d.delayed().flushes > 0 }
 	if !await(func() bool { return flushes() || len(synced) > 0 }) || len(synced) > 0 {
 		t.Fatal("the commit of the first transaction does not wait for the disk")
 	}
 	before := v.statistics()["handles"]
-	change(second)
-	// It waits, or it has logged what it thinks that it has to log.
+	change(files[1])
 	if !await(func() bool { return waits() != "" || v.statistics()["handles"] > before }) {
 		t.Fatal("the second transaction does nothing")
 	}
-	said := waits()
+	if said := waits(); said != "" {
+		t.Errorf("the second transaction waited for the page of the first, which is logged:\n%s", said)
+	}
 	d.become(d.working())
-	if err := errors.Join(<-synced, <-synced, first.Close(), second.Close()); err != nil {
+	if err := errors.Join(<-synced, <-synced, files[0].Close(), files[1].Close()); err != nil {
 		t.Fatal(err)
 	}
 	u := v.uncleanAsItIs()
 	v.unmount()
 	u.restore(t)
 	v.mount()
-	for n, file := range []*os.File{first, second} {
+	for n, file := range files {
 		if info, err := os.Stat(file.Name()); err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("file %d of the two that were synced is %v, %v", n+1, info, err)
 		}
 	}
-	if !strings.Contains(said, "ino") {
-		t.Errorf("the second transaction did not wait for the page")
+	v.end(nil)
+}
+
+// All inodes of a page are changed and synced by a thread each, until transactions have waited
+// for another one's lock of the page. If one used the lock of another, nobody would log its
+// change. The power fails when all syncs have returned.
+func jfsContendedPage(t *testing.T, s system) {
+	v := s.make(t, plan{blocks: 8192})
+	files := v.neighbours(inodesOfPage)
+	if err := atomicfile.SyncFileSystem(v.dir); err != nil {
+		t.Fatal(err)
+	}
+	waits := traced(t, "events/jfsnvj/jfsnvj_page_wait", "")
+	const wanted, most = 50, 20000
+	modes := make([]os.FileMode, len(files))
+	var enough atomic.Bool
+	ended := make(chan error, len(files))
+	for n, file := range files {
+		change := func() error {
+			for change := 0; change < most && !enough.Load(); change++ {
+				mode := os.FileMode(0o400 | change%0o100)
+				if err := errors.Join(file.Chmod(mode), file.Sync()); err != nil {
+					return err
+				}
+				modes[n] = mode
+				if n == 0 && change%100 == 0 {
+					enough.Store(strings.Count(waits(), "\n") >= wanted)
+				}
+			}
+			return file.Close()
+		}
+		go func() { ended <- change() }()
+	}
+	for range files {
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if count := strings.Count(waits(), "\n"); count < wanted {
+		t.Errorf("transactions waited %d times for the page, want at least %d", count, wanted)
+	}
+	u := v.uncleanAsItIs()
+	v.unmount()
+	u.restore(t)
+	v.mount()
+	for n, file := range files {
+		if info, err := os.Stat(file.Name()); err != nil || info.Mode().Perm() != modes[n] {
+			t.Errorf("file %d is %v, %v; want the mode %v, which was synced", n+1, info, err, modes[n])
+		}
 	}
 	v.end(nil)
 }
 
-// neighbours are two files whose inodes are in one page, in which no other inode changes.
-func (v *volume) neighbours() (first, second *os.File) {
+// inodesOfPage is how many inodes of 512 bytes a page of 4 KiB has.
+const inodesOfPage = 8
+
+// neighbours are so many files whose inodes are in one page, in which no other inode changes.
+func (v *volume) neighbours(count int) []*os.File {
 	v.t.Helper()
-	const inodesOfPage = 8
-	paths := map[uint64]string{}
+	paths := map[uint64][]string{}
 	for n := range 4 * inodesOfPage {
 		path := filepath.Join(v.dir, fmt.Sprint("file", n))
 		var stat unix.Stat_t
@@ -84,22 +135,23 @@ func (v *volume) neighbours() (first, second *os.File) {
 			v.t.Fatal(err)
 		}
 		page := stat.Ino / inodesOfPage
-		if paths[page] == "" {
-			paths[page] = path
-		} else if page > 0 { // the root directory is in the first one
-			open := func(path string) *os.File {
-				file, err := os.Open(path)
-				if err != nil {
-					v.t.Fatal(err)
-				}
-				v.t.Cleanup(func() { _ = file.Close() })
-				return file
-			}
-			return open(paths[page]), open(path)
+		paths[page] = append(paths[page], path)
+		if page == 0 || len(paths[page]) < count { // the root directory is in the first one
+			continue
 		}
+		var files []*os.File
+		for _, path := range paths[page] {
+			file, err := os.Open(path)
+			if err != nil {
+				v.t.Fatal(err)
+			}
+			v.t.Cleanup(func() { _ = file.Close() })
+			files = append(files, file)
+		}
+		return files
 	}
-	v.t.Fatal("no two files have inodes in one page")
-	return nil, nil
+	v.t.Fatalf("no %d files have inodes in one page", count)
+	return nil
 }
 
 // traced switches a tracepoint on, with a filter if there is one, until the test ends. The

@@ -65,6 +65,7 @@ var jfsCases = []struct {
 	{"sync meanwhile", []system{jfsOne}, oursJFS, jfsSyncMeanwhile},
 	{"syncs together", []system{jfsOne}, oursJFS, jfsSyncsTogether},
 	{"shared page", []system{jfsOne}, oursJFS, jfsSharedPage},
+	{"contended page", []system{jfsOne}, oursJFS, jfsContendedPage},
 	{"few locks", nil, []system{jfsFew}, jfsFewLocks},
 	{"failed data", nil, oursJFS, jfsFailedData},
 	{"memory", nil, oursJFS, memoryIsGivenBack},
