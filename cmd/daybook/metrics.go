@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybook-project/daybook/internal/account"
+	"github.com/daybook-project/daybook/internal/serve"
 )
 
 func newMetricsCommand() *cobra.Command {
@@ -30,6 +31,9 @@ containers. A Grafana dashboard is deploy/grafana/daybook.json in the source.`,
   curl -s localhost:9435/metrics | grep daybook_journal_bytes_total`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if _, err := serve.ListenAddress(listen); err != nil { // an empty one, too
+				return usageError{fmt.Errorf("--listen: %w", err)}
+			}
 			return observe.withSource(cmd.Context(), listen, nil, func(source account.Source, o *observers) error {
 				fmt.Fprintf(cmd.ErrOrStderr(), "daybook: metrics on http://%s/metrics\n", o.server.Addr())
 				for {

@@ -140,6 +140,7 @@ func TestBadRecordingsAndCommandLinesAreUsageErrors(t *testing.T) {
 		"--metrics serves":                 {"top", "--once", "--metrics", ":9435"},
 		"is not an address":                {"top", "--metrics", "::1"},
 		"has no port number":               {"metrics", "--listen", "x"},
+		`--listen: "" has no port number`:  {"metrics", "--listen", ""},
 		"did you mean top":                 {"tob"},
 		"top takes no arguments":           {"top", "sda"},
 		"want the directory for the pages": {"man"},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -38,7 +39,7 @@ type Server struct {
 // becomes the label of daybook_build_info; more collectors are served besides
 // metrics, which may be nil. A collector that is a [Healthy] counts for the health check.
 func Start(address, version string, metrics *Metrics, more ...prometheus.Collector) (*Server, error) {
-	listener, err := net.Listen("tcp", address)
+	listener, err := net.Listen(network(address), address)
 	if errors.Is(err, unix.EADDRINUSE) {
 		return nil, fmt.Errorf("cannot serve metrics: %w: another program has this port, such as daybook-control or daybook-metrics; choose another one", err)
 	}
@@ -68,6 +69,15 @@ func Start(address, version string, metrics *Metrics, more ...prometheus.Collect
 		}
 	}()
 	return s, nil
+}
+
+// network is that of an address. With "tcp", 0.0.0.0 would also listen on IPv6.
+func network(address string) string {
+	host, _, _ := net.SplitHostPort(address)
+	if net.ParseIP(host).To4() != nil && !strings.Contains(host, ":") {
+		return "tcp4"
+	}
+	return "tcp"
 }
 
 // Addr is the address with the actual port.

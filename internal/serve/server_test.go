@@ -140,6 +140,18 @@ func TestOnlyAnAddressWrittenInFullLeavesTheLoopback(t *testing.T) {
 	}
 }
 
+// "tcp" would also listen on IPv6.
+func TestAnIPv4AddressServesIPv4Only(t *testing.T) {
+	s, err := Start("0.0.0.0:0", "test", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if at := s.Addr().String(); !strings.HasPrefix(at, "0.0.0.0:") {
+		t.Errorf("it listens on %s", at)
+	}
+}
+
 func FuzzListenAddress(f *testing.F) {
 	f.Add("9435")
 	f.Add("[::]:9435")
