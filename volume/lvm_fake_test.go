@@ -193,6 +193,24 @@ func TestASnapshotOnLVMWhoseRecordCannotBeReadIsNotPassedOver(t *testing.T) {
 	r.wantTidy()
 }
 
+func TestAFullThinPoolIsAProblemOfItsVolumes(t *testing.T) {
+	r := newRig(t)
+	answers := fakeLVM(t)
+	name := r.name("v")
+	record := r.volumeOnLVM(name, func(record *Record) { record.LVM.ThinPool = "tp" })
+	for health, want := range map[string]string{"": "", "out_of_data": "its thin pool daybook-none/tp is full: ", "failed": "its thin pool daybook-none/tp is damaged: "} {
+		answer(t, answers, "lvs", strings.ReplaceAll(noVolumes, "[]", `[{"lv_name":"tp","vg_name":"daybook-none","segtype":"thin-pool","lv_health_status":"`+health+`"},
+			{"lv_name":"`+record.LVM.Name+`","vg_name":"daybook-none","lv_size":"67108864","pool_lv":"tp","data_percent":"50.00","lv_health_status":""}]`))
+		status, err := r.pool.Inspect(t.Context(), name)
+		if err != nil || !strings.HasPrefix(status.Problem, want) || want == "" && status.Problem != "" || status.AllocatedBytes != 32<<20 {
+			t.Errorf("%q: %v, %d bytes, %q", health, err, status.AllocatedBytes, status.Problem)
+		}
+	}
+	if err := os.RemoveAll(r.pool.files.VolumeDir(name)); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // lvs waits for a command that holds the lock of the volume group.
 func TestAReportOfLVMEndsWithItsContext(t *testing.T) {
 	r := newRig(t)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/daybook-project/daybook/internal/atomicfile"
 	"github.com/daybook-project/daybook/volume/internal/cause"
@@ -170,17 +171,25 @@ func (l logical) CheckCopy() error { return nil }
 // volume for that moment. The snapshot of a thick volume reserves as much space as the
 // volume, so that it cannot overflow.
 func (l logical) Snapshot(ctx context.Context, to Copy, _ Freeze) (records.Method, float64, error) {
-	if err := l.sync(to.Mountpoint); err != nil {
+	if err := l.sync(ctx, to.Mountpoint); err != nil {
 		return "", 0, err
 	}
 	return records.LVMSnapshot, 0, lvm{to.Held}.snapshot(ctx, l.at(), *to.Snapshot.LVM, l.record.SizeBytes, l.record.Name, readOnly)
 }
 
-func (l logical) sync(mountpoint string) error {
+func (l logical) sync(ctx context.Context, mountpoint string) error {
 	if mountpoint == "" {
 		return filesystem.CheckCopy(l.record, l.Node())
 	}
-	return atomicfile.SyncFileSystem(mountpoint) // so that less is written while it is frozen
+	err := atomicfile.SyncFileSystem(mountpoint) // so that less is written while it is frozen
+	if err == nil {
+		return nil
+	}
+	err = fmt.Errorf("its file system cannot write what it has in memory: %w", err)
+	if _, problem := l.find(ctx); problem != nil {
+		err = fmt.Errorf("%w (%w)", err, problem)
+	}
+	return err
 }
 
 // Clone shares blocks in a thin pool. A clone of a thick volume is a full copy. That of an
@@ -189,7 +198,7 @@ func (l logical) Clone(ctx context.Context, snapshot *records.Snapshot, to Copy,
 	source, size := l.at(), l.record.SizeBytes
 	if snapshot != nil {
 		source, size = *snapshot.LVM, snapshot.SizeBytes
-	} else if err := l.sync(to.Mountpoint); err != nil {
+	} else if err := l.sync(ctx, to.Mountpoint); err != nil {
 		return err
 	}
 	target, tool := *to.Volume.LVM, lvm{to.Held}
@@ -240,13 +249,34 @@ func (l logical) DeleteSnapshot(ctx context.Context, snapshot records.Snapshot) 
 	return left(l.tool.remove(ctx, *snapshot.LVM))
 }
 
+// AllocatedBytes also fails if the thin pool is full or damaged.
 func (l logical) AllocatedBytes(ctx context.Context) (uint64, error) {
-	there, err := l.tool.find(ctx, l.at())
-	if err == nil && there == nil {
-		err = fmt.Errorf("its logical volume %s is missing: it is %w", l.at(), cause.ErrCorrupt)
-	}
-	if err != nil {
+	there, err := l.find(ctx)
+	if there == nil {
 		return 0, err
 	}
-	return there.allocated(), nil
+	return there.allocated(), err
+}
+
+// find returns the logical volume, also with the error that its thin pool is full or damaged.
+func (l logical) find(ctx context.Context) (*found, error) {
+	at := l.at()
+	selection := "lv_name=" + at.Name
+	if l.thin() {
+		selection += " || lv_name=" + at.ThinPool
+	}
+	all, err := l.tool.list(ctx, at.VolumeGroup, selection)
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(all, func(f found) bool { return f.Name == at.Name })
+	if i < 0 {
+		return nil, fmt.Errorf("its logical volume %s is missing: it is %w", at, cause.ErrCorrupt)
+	}
+	for _, f := range all {
+		if problem, bad := poolProblems[f.Health]; bad && f.Name == at.ThinPool {
+			return &all[i], fmt.Errorf("its thin pool %s/%s is %s", at.VolumeGroup, at.ThinPool, problem)
+		}
+	}
+	return &all[i], nil
 }

@@ -38,12 +38,21 @@ type found struct {
 	Tags        string `json:"lv_tags"`
 	DataPercent string `json:"data_percent"`
 	Type        string `json:"segtype"`
+	// Health is that of a thin pool: "out_of_data", "metadata_read_only", "failed".
+	Health string `json:"lv_health_status"`
 }
 
-const lvsFields = "lv_name,vg_name,lv_size,vg_extent_size,pool_lv,origin,lv_tags,data_percent,segtype"
+const lvsFields = "lv_name,vg_name,lv_size,vg_extent_size,pool_lv,origin,lv_tags,data_percent,segtype,lv_health_status"
 
 // thinPoolType is the Type of a thin pool.
 const thinPoolType = "thin-pool"
+
+// poolProblems say what the health of a thin pool means for its volumes.
+var poolProblems = map[string]string{
+	"out_of_data":        "full: writes to it wait or fail; extend it with lvextend",
+	"metadata_read_only": "read-only, because its metadata is full or damaged: see lvmthin(7)",
+	"failed":             "damaged: see lvmthin(7)",
+}
 
 // number reads a size in bytes; an empty text is 0.
 func number(text string) uint64 {
