@@ -83,6 +83,8 @@ func NewBook() *Book {
 type page struct {
 	device account.Device
 	units  map[string]*account.Container
+	// timed are the commits whose start was seen.
+	timed uint64
 }
 
 func (p *page) unit(path string) *account.Container {
@@ -185,6 +187,9 @@ func (b *Book) enterCommits(pages map[uint32]*page, in Readings) {
 		for _, p := range on {
 			p.device.Transactions++
 			p.device.CommitSeconds += c.DurationSeconds
+			if c.DurationSeconds > 0 { // else it started before the measurement
+				p.timed++
+			}
 			if c.ForcedBy != 0 {
 				p.unit(in.UnitOf(c.ForcedBy)).ForcedCommits++
 			}
@@ -194,8 +199,8 @@ func (b *Book) enterCommits(pages map[uint32]*page, in Readings) {
 		}
 	}
 	for _, p := range pages {
-		if p.device.Transactions > 0 {
-			p.device.CommitSeconds /= float64(p.device.Transactions)
+		if p.timed > 0 {
+			p.device.CommitSeconds /= float64(p.timed)
 		}
 	}
 }

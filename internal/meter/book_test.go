@@ -107,6 +107,20 @@ func TestACheckpointInACallersContextIsReturnedToItsOwner(t *testing.T) {
 	}
 }
 
+func TestACommitWhoseStartWasNotSeenHasNoPartInTheMeanTime(t *testing.T) {
+	commit := journal.Commit{Dev: fsDev, JournalDisk: fsDev, BlocksLogged: 1, Dirtied: map[uint64]int64{bob: 1}}
+	timed := commit
+	timed.DurationSeconds = 0.5
+	got := NewBook().Account(readings(journal.Events{Commits: []journal.Commit{commit, timed}}, 0, 0))
+	if d := got[0]; d.CommitSeconds != 0.5 || d.Transactions != 2 {
+		t.Errorf("%d commits, %g s", d.Transactions, d.CommitSeconds)
+	}
+	got = NewBook().Account(readings(journal.Events{Commits: []journal.Commit{commit}}, 0, 0))
+	if d := got[0]; d.CommitSeconds != 0 || d.Transactions != 1 {
+		t.Errorf("%d commits, %g s", d.Transactions, d.CommitSeconds)
+	}
+}
+
 func TestTheTimeOfRequestsIsTheChargedCgroups(t *testing.T) {
 	got := NewBook().Account(readings(journal.Events{Writes: []journal.Write{
 		{Disk: fsDev, Kind: journal.KindChargedRead, Charged: alice, Bytes: mebi},
