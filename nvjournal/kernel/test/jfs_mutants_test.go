@@ -55,8 +55,6 @@ var jfsMutants = []jfsMutant{
 		"error = check_memory(j) ?: jfsnvj_flush_data(j, tid);", "(void)check_memory;\n	error = jfsnvj_flush_data(j, tid);", "", "media errors"},
 	{"a write of JFS that fails at the end of an umount does not count", "kernel/jfs/rest.c",
 		"if (!READ_ONCE(j->aborted) && !(READ_ONCE(j->at_rest) && is_written(j)))", "if (false)", "", "unwritten maps"},
-	{"two transactions share the lock of a page", "kernel/jfs/edits",
-		"	if (xtid == tid)\n		goto grantLock;", "	if (xtid)\n		goto grantLock;", "", "contended page"},
 	{"a write of JFS that failed does not count", "kernel/jfs/home.c",
 		"	if (j)\n		atomic_inc(&j->failed_writes);", "	(void)j;", "", "failed extension"},
 	{"the superblock of an extension may be the old one", "kernel/jfs/resize.c",
