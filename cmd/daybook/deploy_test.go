@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -67,6 +68,25 @@ func TestUnitsWithStrictFileSystemCanLock(t *testing.T) {
 	}
 	if found == 0 {
 		t.Error("there is no such unit")
+	}
+}
+
+// systemctl stop sends SIGTERM, after which daybook ends with exitInterrupted. systemd would
+// call that a failure.
+func TestAStoppedUnitHasNotFailed(t *testing.T) {
+	want, found := fmt.Sprintf("SuccessExitStatus=%d", exitInterrupted), 0
+	for name, text := range units(t) {
+		lines := strings.Split(text, "\n")
+		if !slices.Contains(lines, "Type=exec") {
+			continue
+		}
+		found++
+		if !slices.Contains(lines, want) {
+			t.Errorf("%s lacks %s", name, want)
+		}
+	}
+	if found < 5 {
+		t.Errorf("only %d units run until they are stopped", found)
 	}
 }
 
