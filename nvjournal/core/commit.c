@@ -12,6 +12,7 @@
  * 	seal	write the record, fence, write the seal, fence
  */
 #include "journal.h"
+#include "spin.h"
 
 /* How often the leader and its followers check before they sleep. */
 #define LOOKS 200
@@ -24,6 +25,10 @@
  * is copied.
  */
 #define COPY_NS UINT64_C(50000)
+/* How long the leader checks before it sleeps, if it is alone on its processor. */
+#define DRAIN_NS UINT64_C(20000)
+/* A follower does so for two commits, if the last one was not longer than this. */
+#define SHORT_COMMIT_NS UINT64_C(50000)
 
 /*
  * The transactions first..last, which are committed together; their records are
@@ -31,6 +36,7 @@
  */
 struct group {
 	uint64_t first, last;
+	uint64_t began_ns;
 	uint64_t high[NVJ_MAX_PARTITIONS];
 };
 
@@ -43,18 +49,22 @@ struct group {
 static void close_running(struct nvj *j, struct group *g, uint64_t tid)
 {
 	struct nvj_commit_buffer *record = &j->record[tid - g->first];
+	uint64_t now_ns = j->platform.now_ns(j->platform.context);
 
-	nvj_commit_begin(&j->geometry, record, tid, NVJ_COMMIT,
-			 j->platform.now_ns(j->platform.context));
+	nvj_commit_begin(&j->geometry, record, tid, NVJ_COMMIT, now_ns);
+	if (tid == g->first)
+		g->began_ns = now_ns;
 	for (unsigned i = 0; i < j->partitions; i++)
 		record->at[i].low = nvj_load_sc(&j->partition[i].head);
 	nvj_store_release(&j->closing, tid);
+	nvj_store(&j->draining, 1);
 	nvj_store_sc(&j->running, tid + 1);
 	g->last = tid;
 }
 
 static void drain(struct nvj *j, uint64_t tid)
 {
+	struct nvj_spin spin;
 	unsigned cpu = 0;
 
 	for (int i = 0; i < LOOKS; i++) {
@@ -62,6 +72,10 @@ static void drain(struct nvj *j, uint64_t tid)
 			return;
 		nvj_relax();
 	}
+	spin = nvj_spin_for(j, DRAIN_NS);
+	while (nvj_spin_on(j, &spin))
+		if (nvj_handles_drained(j, tid, &cpu))
+			return;
 	for (;;) {
 		uint32_t rings = nvj_attend(&j->drained);
 		bool ended = nvj_handles_drained(j, tid, &cpu) || nvj_load_sc(&j->aborted);
@@ -238,6 +252,7 @@ static int commit_group(struct nvj *j)
 	if (error)
 		return error;
 	close_group(j, &g);
+	nvj_store_release(&j->draining, 0);
 	if (nvj_load_sc(&j->aborted))
 		return nvj_aborted(j);
 	nvj_later_write_all(j, g.first, g.last);
@@ -261,6 +276,8 @@ static int commit_group(struct nvj *j)
 	nvj_store_release(&j->sealed, g.last);
 	for (uint64_t tid = g.first; tid <= g.last; tid++)
 		nvj_revokes_seal(j, tid);
+	if (j->platform.alone)
+		nvj_store(&j->commit_ns, j->platform.now_ns(j->platform.context) - g.began_ns);
 	nvj_store_release(&j->committed, g.last);
 	return 0;
 }
@@ -302,7 +319,8 @@ static bool take_lead(struct nvj *j, uint64_t tid, bool *done)
  */
 static bool follow(struct nvj *j, uint64_t tid)
 {
-	uint64_t seen = nvj_load_sc(&j->committed);
+	uint64_t seen = nvj_load_sc(&j->committed), commit_ns;
+	struct nvj_spin spin;
 	bool done, leads;
 
 	for (int i = 0; i < LOOKS; i++) {
@@ -324,6 +342,13 @@ static bool follow(struct nvj *j, uint64_t tid)
 			j->platform.yield(j->platform.context);
 		else
 			nvj_relax();
+	}
+	commit_ns = nvj_load(&j->commit_ns);
+	spin = nvj_spin_for(j, commit_ns <= SHORT_COMMIT_NS ? 2 * commit_ns : 0);
+	while (nvj_spin_on(j, &spin)) {
+		leads = take_lead(j, tid, &done);
+		if (done || leads)
+			return leads;
 	}
 	for (;;) {
 		uint32_t rings = nvj_attend(&j->followers);

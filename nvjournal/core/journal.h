@@ -280,6 +280,12 @@ struct nvj_cpu {
 	uint64_t data_records;
 	uint64_t revokes;
 	uint64_t commits_waited;
+	/*
+	 * Of handles that start while draining: after a wait that was in vain, the
+	 * next `skips` do not wait, and after the next one in vain twice as many.
+	 */
+	uint32_t skips;
+	uint32_t skips_next;
 	uint64_t lock_waits[NVJ_LOCK_KINDS];
 	uint64_t lock_wait_ns[NVJ_LOCK_KINDS];
 #ifdef NVJ_LOCK_TIMES
@@ -327,6 +333,7 @@ struct nvj {
 	 */
 	NVJ_ALONE uint64_t running;
 	uint64_t merge_to; /* the transaction that this one must be committed together with */
+	uint32_t draining; /* the leader waits for handles: those that start now may wait, too */
 
 	/*
 	 * Atomic: the transaction whose handles the leader waits for; 0: none.
@@ -357,6 +364,7 @@ struct nvj {
 	uint64_t committed;    /* atomic: the last transaction for which nvj_commit has returned */
 	uint64_t transactions; /* counters, atomic to read */
 	uint64_t merged;
+	uint64_t commit_ns; /* how long the last commit took: for those that wait for the next */
 	/*
 	 * Who leads. In another line, so that threads that wait for committed do
 	 * not take it from each other.

@@ -330,7 +330,7 @@ struct nvj_write {
 
 /*
  * The functions that the engine needs from its environment. Each gets context.
- * allocate_block, add_here, yield, before_commit, tail_moved, aborted and
+ * allocate_block, add_here, yield, alone, before_commit, tail_moved, aborted and
  * logged_later are optional.
  */
 struct nvj_platform {
@@ -371,6 +371,12 @@ struct nvj_platform {
 	 * it sleeps. NULL: it does not yield.
 	 */
 	void (*yield)(void *context);
+	/*
+	 * Says whether no other thread is ready to run on this processor. Then a
+	 * thread that waits for another one checks for some microseconds longer
+	 * before it sleeps, and calls this again and again. NULL: none does.
+	 */
+	bool (*alone)(void *context);
 	/* A monotonic clock, in nanoseconds. */
 	uint64_t (*now_ns)(void *context);
 	/*

@@ -96,6 +96,13 @@ static void yield(void *context)
 	processor_pass(YIELD_PS);
 }
 
+/* Each thread has a processor. */
+static bool alone(void *context)
+{
+	(void)context;
+	return true;
+}
+
 static uint64_t now_ns(void *context)
 {
 	(void)context;
@@ -145,6 +152,7 @@ void nvju_platform_init(struct nvju_platform *platform, struct nvju_disk *disk)
 				.cpu = cpu,
 				.add_here = add_here,
 				.yield = yield,
+				.alone = alone,
 				.now_ns = now_ns,
 				.read = no_disk,
 				.start_write = no_write,

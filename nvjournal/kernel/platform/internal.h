@@ -19,6 +19,7 @@ void nvjk_release(void *context, void *memory, size_t bytes);
 /* wait.c */
 void nvjk_wait(void *context, const u32 *word, u32 expected, u64 timeout_ns);
 void nvjk_wake(void *context, const u32 *word);
+bool nvjk_alone(void *context);
 unsigned int nvjk_cpu(void *context);
 u64 nvjk_now_ns(void *context);
 

@@ -7,6 +7,7 @@
  */
 #include <linux/hrtimer.h>
 #include <linux/sched.h>
+#include <linux/sched/stat.h>
 #include <linux/timekeeping.h>
 #include <linux/wait_bit.h>
 
@@ -38,6 +39,15 @@ void nvjk_wake(void *context, const u32 *word)
 {
 	smp_mb(); /* the word changes before wake_up_var checks the queue */
 	wake_up_var((void *)word);
+}
+
+/*
+ * In a guest, the thread that is awaited may have no processor of the host. So what
+ * waits without sleeping does so for a short time only.
+ */
+bool nvjk_alone(void *context)
+{
+	return !need_resched() && single_task_running();
 }
 
 unsigned int nvjk_cpu(void *context)

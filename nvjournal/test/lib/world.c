@@ -266,6 +266,14 @@ static void yield(void *context)
 	schedule_point();
 }
 
+/* A thread that waits without sleeping is interrupted now and then. */
+static bool alone(void *context)
+{
+	struct world *w = context;
+
+	return !random_once_in(&w->moves, 16);
+}
+
 static uint64_t now_ns(void *context)
 {
 	(void)context;
@@ -308,6 +316,7 @@ void world_begin(struct world *w, uint8_t *region, size_t region_bytes, uint8_t 
 		/* Kernels have neither. */
 		.add_here = seed % 4 ? add_here : NULL,
 		.yield = seed % 4 ? yield : NULL,
+		.alone = seed % 2 ? alone : NULL,
 		.now_ns = now_ns,
 		.read = disk_read,
 		.start_write = disk_start,
