@@ -76,6 +76,11 @@ static int nvjk_commit(struct nvjk_journal *j, u64 tid)
 	return nvj_commit(j->nvj, tid);
 }
 
+static void nvjk_call_back(struct nvjk_journal *j)
+{
+	(void)j;
+}
+
 static void nvjk_pins_sweep(struct nvjk_journal *j, bool all)
 {
 	(void)j;

@@ -24,22 +24,47 @@ static void call_back_one(struct nvjk_journal *j, u64 tid)
 }
 
 /* In the order of their numbers, also if several commit together. */
+static void call_back_locked(struct nvjk_journal *j, u64 tid)
+{
+	while (j->called_back < tid) {
+		call_back_one(j, j->called_back + 1);
+		smp_store_release(&j->called_back, j->called_back + 1);
+	}
+}
+
 static void call_back_to(struct nvjk_journal *j, u64 tid)
 {
 	/* Who reads the number without the mutex sees what was done before. */
 	if (smp_load_acquire(&j->called_back) >= tid)
 		return;
 	mutex_lock(&j->callback_mutex);
-	while (j->called_back < tid) {
-		call_back_one(j, j->called_back + 1);
-		smp_store_release(&j->called_back, j->called_back + 1);
-	}
+	call_back_locked(j, tid);
 	mutex_unlock(&j->callback_mutex);
 }
 
 void nvjk_call_back(struct nvjk_journal *j)
 {
+	unsigned int nofs = memalloc_nofs_save(); /* as in a commit */
+
 	call_back_to(j, nvj_committed(j->nvj));
+	memalloc_nofs_restore(nofs);
+}
+
+/*
+ * All fsyncs of a commit return at the same time. The thread that did the commit makes
+ * the callbacks; the others do not wait for it, as in jbd2. They make them if no thread
+ * does so now: a worker may have done the commit, which makes none.
+ */
+static void call_back_after_commit(struct nvjk_journal *j)
+{
+	u64 tid = nvj_committed(j->nvj);
+
+	if (READ_ONCE(j->led_by) == current) {
+		call_back_to(j, tid);
+	} else if (smp_load_acquire(&j->called_back) < tid && mutex_trylock(&j->callback_mutex)) {
+		call_back_locked(j, tid);
+		mutex_unlock(&j->callback_mutex);
+	}
 }
 
 void nvjk_call_back_all(struct nvjk_journal *j)
@@ -56,8 +81,10 @@ int nvjk_before_commit(void *context, u64 tid)
 	int error;
 
 	trace_jbd2nvj_start_commit(j->journal.j_fs_dev->bd_dev, tid);
+	WRITE_ONCE(j->led_by, current);
 	/* So that no slot is reused too early: see transaction.c. */
-	nvjk_call_back(j);
+	if (tid > NVJK_LEFT)
+		call_back_to(j, tid - NVJK_LEFT);
 	error = nvjk_check_memory(j);
 	if (!error)
 		error = nvjk_ordered_before_commit(j, tid);
@@ -83,7 +110,7 @@ int nvjk_commit(struct nvjk_journal *j, u64 tid)
 	trace_jbd2nvj_request_commit(j->journal.j_fs_dev->bd_dev, tid ? tid : READ_ONCE(j->newest));
 	error = nvj_commit(j->nvj, tid);
 	if (!error) {
-		nvjk_call_back(j);
+		call_back_after_commit(j);
 		trace_jbd2nvj_end_commit(j->journal.j_fs_dev->bd_dev, tid, nvj_committed(j->nvj));
 		/*
 		 * Nothing was logged, so nothing was committed and
@@ -96,6 +123,16 @@ int nvjk_commit(struct nvjk_journal *j, u64 tid)
 	}
 	memalloc_nofs_restore(nofs);
 	return error ? -EIO : 0;
+}
+
+/* For callers that need the blocks that were freed. */
+static int commit_and_call_back(struct nvjk_journal *j, u64 tid)
+{
+	int error = nvjk_commit(j, tid);
+
+	if (!error)
+		nvjk_call_back(j);
+	return error;
 }
 
 static bool committed(struct nvjk_journal *j, u64 tid)
@@ -141,7 +178,7 @@ int jbd2_complete_transaction(journal_t *journal, tid_t tid)
 
 int jbd2_journal_force_commit(journal_t *journal)
 {
-	return nvjk_commit(nvjk_of(journal), 0);
+	return commit_and_call_back(nvjk_of(journal), 0);
 }
 
 /*
@@ -154,13 +191,18 @@ int jbd2_journal_force_commit_nested(journal_t *journal)
 	struct nvjk_journal *j = nvjk_of(journal);
 	u64 newest = READ_ONCE(j->newest);
 
-	if (committed(j, newest))
-		return 0;
+	if (committed(j, newest)) {
+		/* Another thread frees blocks now. */
+		if (current->journal_info || smp_load_acquire(&j->called_back) >= newest)
+			return 0;
+		nvjk_call_back(j);
+		return 1;
+	}
 	if (current->journal_info) {
 		nvjk_thread_commit(j, newest);
 		return 0;
 	}
-	return nvjk_commit(j, 0) == 0;
+	return commit_and_call_back(j, 0) == 0;
 }
 
 tid_t jbd2_get_latest_transaction(journal_t *journal)

@@ -79,10 +79,12 @@ void nvjk_journal_statistics(journal_t *journal, struct nvjk_statistics *statist
 /* --- Among these files --------------------------------------------------------- */
 
 /*
- * How many transactions have data here: at most three are being committed,
- * three of the commit before it have callbacks left, and one is running.
+ * How many transactions have data here, and of how many before the last one of a commit
+ * callbacks may be left when it is written. The next commit closes at most NVJ_GROUP (3)
+ * transactions, after which one is running, before it checks again.
  */
 #define NVJK_TRANSACTIONS 8u
+#define NVJK_LEFT 4u
 /* Lists of pinned buffers, by block number. */
 #define NVJK_PIN_LISTS 16u
 
@@ -136,6 +138,7 @@ struct nvjk_journal {
 	/* Commit. */
 	struct mutex callback_mutex;
 	u64 called_back;      /* written under it: callbacks up to this transaction were made */
+	struct task_struct *led_by; /* the last thread that began a commit; only compared */
 	spinlock_t list_lock; /* of data_inodes, and of each inode's i_next fields */
 	struct list_head data_inodes;
 	u64 data_tid;       /* transactions up to this one have taken theirs; under list_lock */

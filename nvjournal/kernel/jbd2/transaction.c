@@ -4,9 +4,9 @@
  * callbacks. The engine uses numbers of 48 bits; ext4 keeps the low 32 bits.
  *
  * The slot of a transaction is tid mod NVJK_TRANSACTIONS. So it is reused eight
- * transactions later. before_commit runs the callbacks of all committed
- * transactions. So at most three of the last group have callbacks left when
- * three more are closed and the next one is running.
+ * transactions later. When the last transaction of a commit is L, before_commit waits
+ * until callbacks up to L - 4 were made. Until it is called again, at most three more
+ * transactions are closed, and L + 4 is running.
  */
 #include "journal.h"
 

@@ -86,6 +86,8 @@ int jbd2_journal_flush(journal_t *journal, unsigned int flags)
 	memalloc_nofs_restore(nofs);
 	if (error)
 		return -EIO;
+	/* ext4 may discard blocks in them, which must not happen after a freeze. */
+	nvjk_call_back(j);
 	nvjk_pins_sweep(j, false);
 	return 0;
 }
