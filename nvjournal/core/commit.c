@@ -72,8 +72,8 @@ static void drain(struct nvj *j, uint64_t tid)
 			return;
 		nvj_relax();
 	}
-	spin = nvj_spin_for(j, DRAIN_NS);
-	while (nvj_spin_on(j, &spin))
+	spin = nvj_spin_for(&j->platform, DRAIN_NS);
+	while (nvj_spin_on(&j->platform, &spin))
 		if (nvj_handles_drained(j, tid, &cpu))
 			return;
 	for (;;) {
@@ -344,8 +344,8 @@ static bool follow(struct nvj *j, uint64_t tid)
 			nvj_relax();
 	}
 	commit_ns = nvj_load(&j->commit_ns);
-	spin = nvj_spin_for(j, commit_ns <= SHORT_COMMIT_NS ? 2 * commit_ns : 0);
-	while (nvj_spin_on(j, &spin)) {
+	spin = nvj_spin_for(&j->platform, commit_ns <= SHORT_COMMIT_NS ? 2 * commit_ns : 0);
+	while (nvj_spin_on(&j->platform, &spin)) {
 		leads = take_lead(j, tid, &done);
 		if (done || leads)
 			return leads;

@@ -160,8 +160,8 @@ static NVJ_RARE void let_drain(struct nvj *j, struct nvj_cpu *c)
 		nvj_store(&c->skips, skips - 1);
 		return;
 	}
-	spin = nvj_spin_for(j, START_NS);
-	while (nvj_spin_on(j, &spin))
+	spin = nvj_spin_for(&j->platform, START_NS);
+	while (nvj_spin_on(&j->platform, &spin))
 		if (!nvj_load_acquire(&j->draining)) {
 			nvj_store(&c->skips_next, 0);
 			return;
@@ -181,8 +181,8 @@ static void let_open(struct nvj *j, uint32_t hold)
 
 	if ((hold & NVJ_HOLD_BITS) != NVJ_HOLD_GATE)
 		return;
-	spin = nvj_spin_for(j, START_NS);
-	while (nvj_spin_on(j, &spin))
+	spin = nvj_spin_for(&j->platform, START_NS);
+	while (nvj_spin_on(&j->platform, &spin))
 		if (nvj_load_sc(&j->hold) != hold)
 			return;
 }

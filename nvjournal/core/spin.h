@@ -8,7 +8,8 @@
 #ifndef NVJ_SPIN_H
 #define NVJ_SPIN_H
 
-#include "journal.h"
+#include "../include/nvjournal.h"
+#include "atomic.h"
 
 /* What a thread waits for changes often enough if it checks after so many pauses. */
 #define NVJ_SPIN_PAUSES 8u
@@ -20,19 +21,21 @@ struct nvj_spin {
 	unsigned looks;
 };
 
-static inline struct nvj_spin nvj_spin_for(const struct nvj *j, uint64_t ns)
+static inline struct nvj_spin nvj_spin_for(const struct nvj_platform *platform, uint64_t ns)
 {
-	return (struct nvj_spin){
-		.until_ns = j->platform.alone && ns ? j->platform.now_ns(j->platform.context) + ns
-						    : 0};
+	struct nvj_spin spin = {0};
+
+	if (platform->alone && ns)
+		spin.until_ns = platform->now_ns(platform->context) + ns;
+	return spin;
 }
 
 /* Pauses. True: the caller checks once more, and calls this again. */
-static inline bool nvj_spin_on(const struct nvj *j, struct nvj_spin *spin)
+static inline bool nvj_spin_on(const struct nvj_platform *platform, struct nvj_spin *spin)
 {
 	if (!spin->until_ns || spin->looks++ == NVJ_SPIN_LOOKS ||
-	    !j->platform.alone(j->platform.context) ||
-	    j->platform.now_ns(j->platform.context) >= spin->until_ns)
+	    !platform->alone(platform->context) ||
+	    platform->now_ns(platform->context) >= spin->until_ns)
 		return false;
 	for (unsigned i = 0; i < NVJ_SPIN_PAUSES; i++)
 		nvj_relax();
