@@ -5,11 +5,6 @@
  * shared with another processor for this.
  */
 #include "journal.h"
-#include "spin.h"
-
-/* How long a handle waits, before it starts, for those that a commit waits for. */
-#define START_NS UINT64_C(20000)
-#define MOST_SKIPS 16u
 
 void nvj_count_started(struct nvj *j, unsigned cpu, uint64_t tid, uint64_t credits)
 {
@@ -144,49 +139,6 @@ bool nvj_handles_drained(struct nvj *j, uint64_t tid, unsigned *cpu)
 	return true;
 }
 
-/*
- * A commit waits for open handles. If this handle started now, its transaction would
- * often have to be merged into the commit, which would then wait for it, too. So it
- * waits, if it need not sleep. No rule depends on when a handle starts. If the handles
- * that the commit waits for do not end soon, perhaps because they have no processor,
- * the next handles start at once.
- */
-static NVJ_RARE void let_drain(struct nvj *j, struct nvj_cpu *c)
-{
-	uint32_t skips = nvj_load(&c->skips), next;
-	struct nvj_spin spin;
-
-	if (skips) {
-		nvj_store(&c->skips, skips - 1);
-		return;
-	}
-	spin = nvj_spin_for(&j->platform, START_NS);
-	while (nvj_spin_on(&j->platform, &spin))
-		if (!nvj_load_acquire(&j->draining)) {
-			nvj_store(&c->skips_next, 0);
-			return;
-		}
-	next = nvj_load(&c->skips_next);
-	next = next ? 2 * next : 1;
-	if (next > MOST_SKIPS)
-		next = MOST_SKIPS;
-	nvj_store(&c->skips, next);
-	nvj_store(&c->skips_next, next);
-}
-
-/* The same for the gate, which the leader opens soon. */
-static void let_open(struct nvj *j, uint32_t hold)
-{
-	struct nvj_spin spin;
-
-	if ((hold & NVJ_HOLD_BITS) != NVJ_HOLD_GATE)
-		return;
-	spin = nvj_spin_for(&j->platform, START_NS);
-	while (nvj_spin_on(&j->platform, &spin))
-		if (nvj_load_sc(&j->hold) != hold)
-			return;
-}
-
 /* A handle has started, or why it has not: its transaction was closed, hold, the credits. */
 enum outcome { STARTED, CLOSED, HELD, SHORT };
 
@@ -262,7 +214,7 @@ static NVJ_RARE int start_slowly(struct nvj *j, struct nvj_handle *h, uint32_t c
 	int error = 0;
 
 	if (outcome == CLOSED) {
-		let_drain(j, &j->cpu[h->cpu]);
+		nvj_let_drain(j, &j->cpu[h->cpu]);
 		outcome = begin(j, h, credits, &hold);
 	}
 	while (!error && outcome != STARTED) {
@@ -273,7 +225,7 @@ static NVJ_RARE int start_slowly(struct nvj *j, struct nvj_handle *h, uint32_t c
 		waited = true;
 		if (hold & NVJ_HOLD_ABORTED)
 			return NVJ_EROFS;
-		let_open(j, hold);
+		nvj_let_open(j, hold);
 		nvj_room_wait(j, hold);
 		h->cpu = j->platform.cpu(j->platform.context) % NVJ_CPUS;
 		outcome = begin(j, h, credits, &hold);
@@ -307,7 +259,7 @@ int nvj_start_on(struct nvj *j, struct nvj_handle *h, uint32_t credits, unsigned
 	if (NVJ_UNLIKELY(nvj_load(&j->credited.waiting)))
 		return start_slowly(j, h, credits, hold, SHORT);
 	if (NVJ_UNLIKELY(nvj_load(&j->draining)))
-		let_drain(j, &j->cpu[h->cpu]);
+		nvj_let_drain(j, &j->cpu[h->cpu]);
 	outcome = attempt(j, h, credits, &hold);
 	if (NVJ_UNLIKELY(outcome != STARTED))
 		return start_again(j, h, credits, hold, outcome);

@@ -4,6 +4,7 @@
  *
  * 	journal.c	open, close, abort
  * 	handle.c	start and stop of a handle, and its count
+ * 	start.c		waits before it starts, without sleeping
  * 	reserve.c	credits for a handle that must not wait
  * 	credits.c	credits: the right to log lines
  * 	room.c		what happens when a ring is nearly full
@@ -567,6 +568,21 @@ static inline void nvj_handle_placed(struct nvj_handle *h)
 	if (NVJ_UNLIKELY(closing && closing < h->tid))
 		nvj_handle_set_flags(h);
 }
+
+/* start.c */
+/*
+ * A commit waits for open handles. If this handle started now, its transaction would
+ * often have to be merged into the commit, which would then wait for it, too. So it
+ * waits, if it need not sleep. No rule depends on when a handle starts. If the handles
+ * that the commit waits for do not end soon, perhaps because they have no processor,
+ * the next handles start at once.
+ */
+void nvj_let_drain(struct nvj *j, struct nvj_cpu *c);
+/*
+ * The same for the gate, which the leader opens soon. Returns when hold may differ, or
+ * the handle should sleep.
+ */
+void nvj_let_open(struct nvj *j, uint32_t hold);
 
 /* flags.c */
 /*

@@ -137,9 +137,9 @@ struct nvjk_journal {
 
 	/* Commit. */
 	struct mutex callback_mutex;
-	u64 called_back;      /* written under it: callbacks up to this transaction were made */
+	u64 called_back; /* written under it: callbacks up to this transaction were made */
 	struct task_struct *led_by; /* the last thread that began a commit; only compared */
-	spinlock_t list_lock; /* of data_inodes, and of each inode's i_next fields */
+	spinlock_t list_lock;       /* of data_inodes, and of each inode's i_next fields */
 	struct list_head data_inodes;
 	u64 data_tid;       /* transactions up to this one have taken theirs; under list_lock */
 	u64 flushed_writes; /* of those that have ended, so many are on the disk for good */
