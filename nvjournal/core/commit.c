@@ -27,8 +27,8 @@
 #define COPY_NS UINT64_C(50000)
 /* How long the leader checks before it sleeps, if it is alone on its processor. */
 #define DRAIN_NS UINT64_C(20000)
-/* A follower does so for two commits, if the last one was not longer than this. */
-#define SHORT_COMMIT_NS UINT64_C(50000)
+/* A follower does so for two commits, or for this time, if the last one was shorter. */
+#define FOLLOW_NS UINT64_C(100000)
 
 /*
  * The transactions first..last, which are committed together; their records are
@@ -312,6 +312,16 @@ static bool take_lead(struct nvj *j, uint64_t tid, bool *done)
 	return !*done && !nvj_load_sc(&j->leading) && nvj_replace_sc(&j->leading, &nobody, 1);
 }
 
+/* How long a follower checks. If commits take longer, it sleeps at once. */
+static uint64_t follow_ns(const struct nvj *j)
+{
+	uint64_t ns = nvj_load(&j->commit_ns);
+
+	if (ns > FOLLOW_NS)
+		return 0;
+	return 2 * ns < FOLLOW_NS ? 2 * ns : FOLLOW_NS;
+}
+
 /*
  * Waits until the commit of another thread includes tid, or there is no leader.
  * True: the caller becomes the leader. A commit takes less time than sleeping
@@ -319,7 +329,7 @@ static bool take_lead(struct nvj *j, uint64_t tid, bool *done)
  */
 static bool follow(struct nvj *j, uint64_t tid)
 {
-	uint64_t seen = nvj_load_sc(&j->committed), commit_ns;
+	uint64_t seen = nvj_load_sc(&j->committed);
 	struct nvj_spin spin;
 	bool done, leads;
 
@@ -343,8 +353,7 @@ static bool follow(struct nvj *j, uint64_t tid)
 		else
 			nvj_relax();
 	}
-	commit_ns = nvj_load(&j->commit_ns);
-	spin = nvj_spin_for(&j->platform, commit_ns <= SHORT_COMMIT_NS ? 2 * commit_ns : 0);
+	spin = nvj_spin_for(&j->platform, follow_ns(j));
 	while (nvj_spin_on(&j->platform, &spin)) {
 		leads = take_lead(j, tid, &done);
 		if (done || leads)
