@@ -145,17 +145,6 @@ static __always_inline int begin(struct nvjk_handle *h, u32 credits, bool was_re
 	return error;
 }
 
-/*
- * The engine will log the block for another handle of the same transaction, with
- * the content at the commit. If the block was freed meanwhile, it must not be
- * logged for this handle.
- */
-static inline bool waits(const struct nvjk_buffer *b, u64 tid)
-{
-	/* It could wait then. Since then it may have got a trigger. */
-	return likely(nvj_known_waits(&b->known, tid) && !b->head.b_triggers);
-}
-
 /* Logs what the handle has changed. If that fails, the journal aborts. */
 static __always_inline void log_notes(struct nvjk_journal *j, struct nvjk_handle *h, u64 tid)
 {
@@ -165,7 +154,7 @@ static __always_inline void log_notes(struct nvjk_journal *j, struct nvjk_handle
 	/* Between this handle's changes and nvj_known_waits. */
 	smp_mb();
 	for (note = h->note; note != next; note++)
-		if (!waits(*note, tid))
+		if (!nvjk_waits(*note, tid))
 			nvjk_note_log(h, *note);
 	if (unlikely(h->note != h->first_notes))
 		nvjk_notes_free(h);

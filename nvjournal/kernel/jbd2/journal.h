@@ -244,6 +244,16 @@ static inline void nvjk_notes_init(struct nvjk_handle *h)
 bool nvjk_noted(const struct nvjk_handle *h, struct buffer_head *bh);
 /* The handle has freed the buffer. The caller holds the buffer's lock. */
 void nvjk_note_drop(struct nvjk_handle *h, struct nvjk_buffer *b);
+/*
+ * The engine will log the block for another handle of the same transaction, with
+ * the content at the commit. If the block was freed meanwhile, it must not be
+ * logged for this handle.
+ */
+static inline bool nvjk_waits(const struct nvjk_buffer *b, u64 tid)
+{
+	/* It could wait then. Since then it may have got a trigger. */
+	return likely(nvj_known_waits(&b->known, tid) && !b->head.b_triggers);
+}
 /* Logs a buffer that the handle has changed. If that fails, the journal aborts. */
 void nvjk_note_log(struct nvjk_handle *h, struct nvjk_buffer *b);
 /* They are logged, and are more than first_notes. */

@@ -151,7 +151,8 @@ void nvjk_note_log(struct nvjk_handle *h, struct nvjk_buffer *b)
 	int lines = 0;
 
 	mutex_lock(&b->lock);
-	if (!b->forgotten) {
+	/* Another handle may have done it while this one waited for the lock. */
+	if (!b->forgotten && !nvjk_waits(b, h->nvj.tid)) {
 		nvjk_lock_one(j);
 		lines = can_wait(j, b) ? log_later(j, h, b) : log_buffer(j, h, b);
 		nvjk_unlock_one(j);
