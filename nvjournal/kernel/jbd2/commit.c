@@ -15,6 +15,8 @@ static void call_back_one(struct nvjk_journal *j, u64 tid)
 {
 	struct nvjk_transaction *t = nvjk_transaction_find(j, tid);
 
+	/* Its data were used for another transaction: ext4 would never free these blocks. */
+	WARN_ON_ONCE(READ_ONCE(j->transactions[tid % NVJK_TRANSACTIONS].tid) > tid);
 	if (!t || t->transaction.t_state == T_FINISHED)
 		return;
 	t->transaction.t_state = T_COMMIT;
