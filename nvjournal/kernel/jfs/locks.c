@@ -38,7 +38,7 @@ void jfsnvj_wait_for_page(struct inode *ip, struct metapage *mp, lid_t lid, tid_
 	bool waits;
 
 	add_wait_queue(&tblk->waitor, &wait);
-	/* With the one in txRelease and txEnd: they see the wait, or this sees the page released. */
+	/* As in txRelease and txEnd: they see the wait, or this sees the page released. */
 	smp_mb();
 	/* As long as the owner has the page, its inode is in use; then RCU keeps it. */
 	rcu_read_lock();
