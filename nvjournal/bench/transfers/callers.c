@@ -22,6 +22,11 @@ void callers_set(const struct callers *c)
 	newest = 0;
 }
 
+bool callers_are_alone(void)
+{
+	return callers.alone;
+}
+
 /* Half of the mean to one and a half: callers do not stay in step. */
 static void work(uint64_t mean_ps)
 {

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "callers.h"
 #include "nvjournal_user.h"
 #include "processors.h"
 
@@ -152,7 +153,7 @@ void nvju_platform_init(struct nvju_platform *platform, struct nvju_disk *disk)
 				.cpu = cpu,
 				.add_here = add_here,
 				.yield = yield,
-				.alone = alone,
+				.alone = callers_are_alone() ? alone : NULL,
 				.now_ns = now_ns,
 				.read = no_disk,
 				.start_write = no_write,

@@ -6,7 +6,7 @@
  *	transfers --stream varmail=FILE --stream create=FILE [--operations N]
  *	          [--processors N,N...] [--engine NAME] [--drain-ns N]
  *	          [--near-ns N] [--apart-ns N] [--one-thread STREAM:ENGINE:P=NS]
- *	          [--again] [--handle-ns N [--between-ns N] [--merge]]
+ *	          [--again] [--handle-ns N [--between-ns N] [--merge] [--alone]]
  *
  * The code is the core's, and the benchmark's, compiled so that it reports each
  * access to memory. Each thread has a processor and blocks of its own, as in the
@@ -18,6 +18,8 @@
  *
  * With --handle-ns the caller is a file system (callers.c) with so much work in each
  * handle, and every second operation of varmail ends with a commit, as in ext4's load.
+ * With --alone its platform says that each thread is alone on its processor, as that of
+ * the kernel modules may.
  */
 #include <getopt.h>
 #include <stdio.h>
@@ -307,7 +309,7 @@ static void usage(void)
 		"usage: transfers --stream NAME=FILE... [--operations N] [--processors N,N...]\n"
 		"                 [--engine NAME] [--near-ns N] [--apart-ns N] [--drain-ns N]\n"
 		"                 [--one-thread STREAM:ENGINE:P=NS]... [--again]\n"
-		"                 [--handle-ns N [--between-ns N] [--merge]]\n");
+		"                 [--handle-ns N [--between-ns N] [--merge] [--alone]]\n");
 	exit(2);
 }
 
@@ -369,6 +371,7 @@ static void read_options(struct options *o, int argc, char **argv)
 						{"handle-ns", required_argument, NULL, 'h'},
 						{"between-ns", required_argument, NULL, 'b'},
 						{"merge", no_argument, NULL, 'm'},
+						{"alone", no_argument, NULL, 'l'},
 						{0}};
 	int option;
 
@@ -410,12 +413,16 @@ static void read_options(struct options *o, int argc, char **argv)
 		case 'm':
 			o->callers.merge = true;
 			break;
+		case 'l':
+			o->callers.alone = true;
+			break;
 		default:
 			usage();
 		}
 	if (optind != argc || !o->stream_count)
 		usage();
-	if (!o->callers.handle_ps && (o->callers.between_ps || o->callers.merge))
+	if (!o->callers.handle_ps &&
+	    (o->callers.between_ps || o->callers.merge || o->callers.alone))
 		usage();
 }
 

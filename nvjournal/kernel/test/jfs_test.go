@@ -66,6 +66,7 @@ var jfsCases = []struct {
 	{"syncs together", []system{jfsOne}, oursJFS, jfsSyncsTogether},
 	{"shared page", []system{jfsOne}, oursJFS, jfsSharedPage},
 	{"contended page", []system{jfsOne}, oursJFS, jfsContendedPage},
+	{"unsynced", []system{jfsOne}, oursJFS, jfsUnsynced},
 	{"few locks", nil, []system{jfsFew}, jfsFewLocks},
 	{"failed data", nil, oursJFS, jfsFailedData},
 	{"memory", nil, oursJFS, memoryIsGivenBack},

@@ -343,6 +343,10 @@ func TestCallersWithOpenHandlesMergeTransactions(t *testing.T) {
 	if c := merging[16]; c.MergedPerOperation == 0 || c.StartWaitsPerOperation == 0 || c.OperationsPerSecond > 0.95*alone[16].OperationsPerSecond {
 		t.Errorf("callers that merge: %+v; others %+v", c, alone[16])
 	}
+	// Threads that need not sleep for it wait until the open handles have ended.
+	if c := with("--merge", "--alone")[16]; c.MergedPerOperation >= merging[16].MergedPerOperation/2 {
+		t.Errorf("callers that merge and are alone on their processors: %+v; others %+v", c, merging[16])
+	}
 }
 
 func TestTheReportOfNVJournalCallsTheModelAModel(t *testing.T) {
