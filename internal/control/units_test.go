@@ -180,20 +180,26 @@ func TestTheWeightThatAnotherProgramGaveAUnitStaysItsWeight(t *testing.T) {
 				if u.units["cb"] == 7000 {
 					t.Fatal("nothing was corrected")
 				}
-				var err error
-				if killed {
-					c.lock.Release()
-					_, _, err = Restore(options.Config.StateDir, "loop0", "", func(*State) (Host, error) { return options.Disks[0].Host, nil }, discard)
-				} else {
-					err = c.stop()
-				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				endOrRestore(t, c, options, killed)
 				u.check(t, "cb", 7000, Setting{Default: 100, Device: 700})
 				u.check(t, "ca", 0, Setting{Default: 100})
 			})
 		}
+	}
+}
+
+// endOrRestore ends the controller, or restores what it leaves when it is killed.
+func endOrRestore(t *testing.T, c *Controller, options Options, killed bool) {
+	t.Helper()
+	var err error
+	if killed {
+		c.lock.Release()
+		_, _, err = Restore(options.Config.StateDir, "loop0", "", func(*State) (Host, error) { return options.Disks[0].Host, nil }, discard)
+	} else {
+		err = c.stop()
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -213,16 +219,7 @@ func TestAUnitThatIsRestartedAtTheEndIsRestored(t *testing.T) {
 					t.Fatal("no unit was set")
 				}
 				change(u)
-				var err error
-				if killed {
-					c.lock.Release()
-					_, _, err = Restore(options.Config.StateDir, "loop0", "", func(*State) (Host, error) { return options.Disks[0].Host, nil }, discard)
-				} else {
-					err = c.stop()
-				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				endOrRestore(t, c, options, killed)
 				if what == "restarted" {
 					u.check(t, "cb", 0, Setting{Default: 100})
 				} else if u.units["cb"] != 0 {
