@@ -19,8 +19,9 @@ func (in Input) remedy(kind Kind) Remedy {
 		r.Possible, r.Reason = in.ImageVolume == "", in.ImageVolume
 		o = in.inImage()
 	case MountOption:
-		o = in.withoutOrderedData()
-		if in.Mode != Ordered {
+		if in.Mode == Ordered {
+			o = in.withoutOrderedData()
+		} else {
 			r.Possible, r.Reason = false, fmt.Sprintf("the file system is mounted so already: no commit waits for data (%s)", in.Mode)
 			o = in.lasting(fixed(in.wait()), 1) // nothing changes
 		}
