@@ -59,18 +59,46 @@ func (t *throughput) add(step bytesDone, seconds, memorySeconds float64) {
 // copied does not change with t.
 func (t throughput) copied() throughput { return throughput{t.all, maps.Clone(t.each)} }
 
-// of gives the rates of all and of one container; "": of none.
-func (t throughput) of(cgroup string) rates {
+// of gives the rates of all and of one of the members of a group; "": of none.
+func (t throughput) of(cgroup string, groups []Group) rates {
 	one := t.each[cgroup]
-	return rates{all: t.all.Rate(), one: one.Rate()}
+	return rates{all: t.all.Rate(), one: one.Rate(), due: t.due(cgroup, groups)}
 }
 
-// rates are those of all containers and of one of them, in bytes per second.
-type rates struct{ all, one float64 }
+// due is what a container's ideal weight gives it of what it and its siblings do.
+func (t throughput) due(cgroup string, groups []Group) float64 {
+	for _, group := range groups {
+		var own, ideals, all float64
+		for _, m := range group.Members {
+			each := t.each[m.Cgroup]
+			if m.Cgroup == cgroup {
+				own = float64(m.Ideal)
+			}
+			if m.Cgroup == cgroup || each.Rate() > 0 {
+				ideals += float64(m.Ideal)
+				all += each.Rate()
+			}
+		}
+		if own > 0 {
+			return own / ideals * all
+		}
+	}
+	return 0
+}
 
-// reach reports whether both are at least that part of what the others are.
+// rates are those of all containers and of one of them, in bytes per second, and what is due
+// to that one.
+type rates struct{ all, one, due float64 }
+
+// reach reports whether those of all, and of the one, are at least that part of what the
+// others are. What the one had beyond what is due to it does not count: control takes that from
+// it, and for a while the arrears of that, too.
 func (r rates) reach(part float64, others rates) bool {
-	return r.all >= part*others.all && r.one >= part*others.one
+	wanted := others.one
+	if beyond := others.one - others.due; beyond > 0 {
+		wanted -= beyond + min(beyond, law.ArrearsPart*others.all)
+	}
+	return r.all >= part*others.all && r.one >= part*wanted
 }
 
 // fewerSeconds is how long fewer containers must be active until the throughput with more of

@@ -282,9 +282,9 @@ func (c *Controller) judgeTunables(seconds float64, step bytesDone, active int) 
 	if t.seconds < tunedSettle+tunedSeconds {
 		return
 	}
-	rate := t.rate.of(t.short)
+	rate := t.rate.of(t.short, c.groups)
 	switch {
-	case t.check.level == 0 && t.doubt == "" && rate.reach(tunedPart, t.base.of(t.short)):
+	case t.check.level == 0 && t.doubt == "" && rate.reach(tunedPart, t.base.of(t.short, c.groups)):
 		if t.judged = true; c.scheduler.Ignored {
 			t.doubtedSeconds = doubtSeconds // they were measured while the shares were missed
 		}
@@ -327,7 +327,7 @@ func (c *Controller) beginCheck(rate rates) {
 	t.check = check{level: t.level, names: c.tunedNames(), rate: rate}
 	why := t.doubt + " BFQ's tunables " + t.check.names
 	if t.doubt == "" {
-		why = fmt.Sprintf("with BFQ's tunables %s %s", t.check.names, c.comparison(rate, t.base.of(t.short)))
+		why = fmt.Sprintf("with BFQ's tunables %s %s", t.check.names, c.comparison(rate, t.base.of(t.short, c.groups)))
 	}
 	t.doubt = ""
 	c.log.Info(why+"; control restores them for a while, to measure again", "device", c.disk.Device)
@@ -337,7 +337,7 @@ func (c *Controller) beginCheck(rate rates) {
 // confirm sets the tunables again: the disk does as little without them.
 func (c *Controller) confirm() {
 	t := &c.tuning
-	c.log.Info(fmt.Sprintf("with BFQ's tunables %s %s; control sets them again", t.check.names, c.comparison(t.check.rate, t.rate.of(t.short))),
+	c.log.Info(fmt.Sprintf("with BFQ's tunables %s %s; control sets them again", t.check.names, c.comparison(t.check.rate, t.rate.of(t.short, c.groups))),
 		"device", c.disk.Device)
 	level, base := t.check.level, t.rate
 	t.base, t.check = base, check{}
@@ -348,7 +348,7 @@ func (c *Controller) confirm() {
 // refuse restores what was set last, for good. base is what containers do without.
 func (c *Controller) refuse(base throughput) {
 	t := &c.tuning
-	c.log.Warn(fmt.Sprintf("BFQ's tunables %s cost throughput: %s; control restores what it set last", t.check.names, c.comparison(t.check.rate, base.of(t.short))),
+	c.log.Warn(fmt.Sprintf("BFQ's tunables %s cost throughput: %s; control restores what it set last", t.check.names, c.comparison(t.check.rate, base.of(t.short, c.groups))),
 		"device", c.disk.Device)
 	t.refused = t.check.level
 	for t.refused > 1 && !c.adds(t.refused) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"math"
 	"strings"
 	"testing"
 
@@ -75,6 +76,94 @@ func TestTunablesThatHarmTheOneTheyAreToHelpAreRestored(t *testing.T) {
 				t.Errorf("slice_idle was set %d times:\n%s", sets, log.String())
 			}
 		})
+	}
+}
+
+// A container with much journal has more than its share at the ideal weights. Control takes that
+// from it, and for some seconds a little more, because it repays. That is no cost of the tunables
+// that are set meanwhile.
+func TestWhatControlTakesFromAContainerIsNoCostOfTunables(t *testing.T) {
+	f := newFakeHost("/ca", "/cb", "/cc")
+	f.tunables = map[string]string{"low_latency": "0", "strict_guarantees": "0", "timeout_sync": "124", "nr_requests": "256", "slice_idle": "8"}
+	// Three readers of a BFQ that follows its weights. The third also logs a tenth of the disk,
+	// and has less than its weight gives it in the second window of 5 s.
+	const stepSeconds, diskBytes, journalPart, lackPart = 0.5, 19e6, 0.1, 0.12
+	n := 0
+	readers := []string{"/ca", "/cb", "/cc"}
+	steps := repeat(240, func() account.Sample {
+		n++
+		var sum float64
+		for _, cgroup := range readers {
+			sum += float64(f.weight(cgroup).Effective())
+		}
+		var containers []account.Container
+		for _, cgroup := range readers {
+			part, journal, requests := (1-journalPart)*float64(f.weight(cgroup).Effective())/sum, 0.0, 8.0
+			if cgroup == "/cc" {
+				journal, requests = journalPart*diskBytes, 1
+			}
+			if n > 10 && n <= 20 {
+				part += map[string]float64{"/ca": lackPart / 2, "/cb": lackPart / 2, "/cc": -lackPart}[cgroup]
+			}
+			c := did(cgroup, uint64(part*diskBytes), uint64(journal))
+			c.BusySeconds, c.RequestSeconds = stepSeconds, requests*stepSeconds
+			containers = append(containers, c)
+		}
+		sample := sampleOf(containers...)
+		sample.IntervalSeconds = stepSeconds
+		return sample
+	})
+	const weights = "containers: [{match: /ca, weight: 500}, {match: /cb, weight: 300}, {match: /cc, weight: 200}]"
+	options := fakeOptions(t, f, weights, steps...)
+	var log bytes.Buffer
+	options.Log = slog.New(slog.NewTextHandler(&log, nil))
+	last := ""
+	options.OnInterval = func(Decision) { last = f.tunables["strict_guarantees"] + " " + f.tunables["slice_idle"] }
+	if err := Run(context.Background(), options); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(log.String(), "/cc lacked ") || last != "1 33" {
+		t.Errorf("strict_guarantees and slice_idle are %s in the end; want both set because /cc lacked a part of its share\n%s", last, log.String())
+	}
+	if strings.Contains(log.String(), "to measure again") {
+		t.Errorf("control restored the tunables for a while:\n%s", log.String())
+	}
+}
+
+func TestARateIsComparedWithWhatIsDueAtMost(t *testing.T) {
+	before := rates{all: 40, one: 12, due: 8} // it had 12 and repays at most 3 % of 40
+	for _, test := range []struct {
+		now    rates
+		before rates
+		want   bool
+	}{
+		{rates{all: 38, one: 7.4}, before, true},
+		{rates{all: 38, one: 5.5}, before, true},
+		{rates{all: 38, one: 5.3}, before, false},
+		{rates{all: 31, one: 8}, before, false},                             // the disk does less
+		{rates{all: 40, one: 5}, rates{all: 40, one: 6, due: 8}, true},      // it had less than is due
+		{rates{all: 40, one: 4.7}, rates{all: 40, one: 6, due: 8}, false},   // 0.8 times 6 is 4.8
+		{rates{all: 40, one: 6.1}, rates{all: 40, one: 8.2, due: 8}, false}, // 0.2 more than is due
+		{rates{all: 40, one: 6.3}, rates{all: 40, one: 8.2, due: 8}, true},  // 0.8 times 7.8
+		{rates{all: 40}, rates{all: 40}, true},                              // of none
+	} {
+		if got := test.now.reach(0.8, test.before); got != test.want {
+			t.Errorf("%+v reaches 0.8 of %+v: %t, want %t", test.now, test.before, got, test.want)
+		}
+	}
+}
+
+func TestTheDueRateIsThatAmongActiveSiblings(t *testing.T) {
+	groups := []Group{
+		{Parent: "/", Members: []Member{{Cgroup: "/a", Ideal: 500}, {Cgroup: "/b", Ideal: 300}, {Cgroup: "/c", Ideal: 200}}},
+		{Parent: "/a", Members: []Member{{Cgroup: "/a/x", Ideal: 100}, {Cgroup: "/a/y", Ideal: 300}}},
+	}
+	var done throughput
+	done.add(bytesDone{all: 70, each: map[string]float64{"/a": 40, "/b": 0, "/c": 30, "/a/x": 40, "/a/y": 0}}, 1, 10)
+	for cgroup, want := range map[string]float64{"/a": 50, "/c": 20, "/b": 21, "/a/x": 40, "/a/y": 30, "": 0} {
+		if got := done.of(cgroup, groups).due; math.Abs(got-want) > 1e-9 {
+			t.Errorf("%q: %v is due, want %v", cgroup, got, want)
+		}
 	}
 }
 

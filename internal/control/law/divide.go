@@ -186,7 +186,7 @@ func divide(seconds float64, active []*sibling) {
 // this step, but at least the bound.
 func (s *sibling) due(given, entitled, total, seconds float64, bound Least) float64 {
 	most := total * repayPerSecond / math.Max(1, seconds)
-	s.arrearsRate = within(arrearsPart*total, s.arrearsBytes/math.Max(arrearsSeconds, repaySteps*seconds))
+	s.arrearsRate = within(ArrearsPart*total, s.arrearsBytes/math.Max(arrearsSeconds, repaySteps*seconds))
 	want := given - s.expected() - s.arrearsRate - within(most, s.debtBytes/(repaySteps*seconds))
 	if held := bound.Of(entitled, total); want < held {
 		want, s.floored, s.leastRate = held, true, LeastHeld.Of(entitled, total)

@@ -33,11 +33,11 @@ const (
 	debtSeconds = 300.0
 	// recentSeconds is how long a debt belongs to the current interval. It is
 	// repaid at once, so that the interval still has the right shares. After that
-	// it is arrears. They are repaid over arrearsSeconds with at most arrearsPart
+	// it is arrears. They are repaid over arrearsSeconds with at most ArrearsPart
 	// of the disk; a faster repayment would distort the shares of later intervals.
 	recentSeconds  = 5.0
 	arrearsSeconds = 20.0
-	arrearsPart    = 0.03
+	ArrearsPart    = 0.03
 	// repaySteps is the number of corrections over which a debt is repaid, and the least
 	// number of those for arrears: in a long step, a faster repayment would be too much.
 	// repayPerSecond, times the seconds of a step, is the largest part of the disk
