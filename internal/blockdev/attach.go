@@ -28,6 +28,10 @@ type AttachOptions struct {
 	// Label is returned by [Loop.Status], so that a program recognizes its own
 	// devices; at most 63 bytes. "" means the path of the file.
 	Label string
+	// Before is called with the free device before the file is attached to it, which
+	// changes attributes of its queue ("rotational"). It is called again with the next
+	// device if another program uses the first one meanwhile.
+	Before func(free Disk)
 
 	// without LOOP_CONFIGURE, as kernels before 5.8; for tests.
 	stepwise bool
@@ -86,6 +90,9 @@ func attach(file string, options AttachOptions) (Loop, error) {
 		loop := Loop{
 			Disk: Disk{Name: fmt.Sprintf("loop%d", number), tree: Host},
 			File: file, inode: st.Ino, fileSystem: st.Dev,
+		}
+		if options.Before != nil {
+			options.Before(loop.Disk)
 		}
 		err = loop.configure(int(backing.Fd()), options)
 		if errors.Is(err, unix.EBUSY) || errors.Is(err, unix.ENOENT) {

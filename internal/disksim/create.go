@@ -169,7 +169,10 @@ func (d *Disk) build(ctx context.Context, config Config) error {
 }
 
 func (d *Disk) attach(ctx context.Context, config Config) error {
-	loop, err := blockdev.Attach(d.home.diskFile(d.Name), blockdev.AttachOptions{DirectIO: true})
+	loop, err := blockdev.Attach(d.home.diskFile(d.Name), blockdev.AttachOptions{
+		DirectIO: true,
+		Before:   func(free blockdev.Disk) { d.record.PreviousRotational, _ = free.Queue("rotational") },
+	})
 	if err != nil {
 		return err
 	}
@@ -207,12 +210,7 @@ func (d *Disk) attach(ctx context.Context, config Config) error {
 			return err
 		}
 	}
-	rotational := "0"
-	if config.Parameters.Rotational {
-		rotational = "1"
-	}
-	// The kernel decides again at each attach: nothing to restore.
-	return loop.SetQueue("rotational", rotational)
+	return loop.SetQueue("rotational", config.Parameters.rotational())
 }
 
 // abandon lets the server clean up, or cleans up itself if the server cannot.

@@ -86,7 +86,7 @@ func (h home) detach(ctx context.Context, name string, record Record) error {
 		if err := loop.CheckUnused(); err != nil {
 			return busy(err)
 		}
-		if err := restoreScheduler(loop.Disk, record); err != nil {
+		if err := restoreQueue(loop.Disk, record); err != nil {
 			return err
 		}
 		if err := loop.Detach(ctx); err != nil {

@@ -156,6 +156,32 @@ func TestTheDeviceHasTheRequestedProperties(t *testing.T) {
 	}
 }
 
+// The kernel keeps the value of a loop device when its file is detached, and changes it when
+// one is attached.
+func TestTheFreeDeviceIsRotationalAgainIfItWasSo(t *testing.T) {
+	r := newRig(t)
+	for _, model := range []string{"ssd", "hdd"} {
+		earlier := map[string]string{}
+		for n := range 256 {
+			name := fmt.Sprintf("loop%d", n)
+			if text, err := os.ReadFile("/sys/block/" + name + "/queue/rotational"); err == nil {
+				earlier[name] = strings.TrimSpace(string(text))
+			}
+		}
+		disk := r.create(Config{Name: model, Parameters: presets[model]})
+		before := disk.Record().PreviousRotational
+		if want, known := earlier[disk.Device.Name]; before == "" || known && before != want {
+			t.Errorf("%s: %s was %q, the record says %q", model, disk.Device.Name, want, before)
+		}
+		if err := disk.Delete(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if after, err := disk.Device.Queue("rotational"); err != nil || after != before {
+			t.Errorf("%s: %s is %q, %v, after the deletion, was %q before", model, disk.Device.Name, after, err, before)
+		}
+	}
+}
+
 func TestTheSchedulerIsBFQByDefault(t *testing.T) {
 	r := newRig(t)
 	disk := r.create(Config{Name: "bfq"})

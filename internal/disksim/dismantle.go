@@ -16,7 +16,7 @@ import (
 
 // dismantle removes a disk whose owner or server is dead. It detaches mounts of
 // the disk lazily (the only place that does so, because no process is left to
-// report an error to), restores the scheduler of the loop device and detaches
+// report an error to), restores the queue of the loop device and detaches
 // its file, and unmounts the FUSE file system. It finds them by the path of the
 // disk's file, so that it needs no record and can be repeated.
 //
@@ -24,7 +24,7 @@ import (
 func (h home) dismantle(ctx context.Context, name string) error {
 	record, err := h.readRecord(name)
 	if err != nil {
-		record = Record{} // damaged or missing: only the scheduler is not restored
+		record = Record{} // damaged or missing: only the queue is not restored
 	}
 	var errs []error
 	alone, err := h.awaitAlone(ctx, name)
@@ -32,7 +32,7 @@ func (h home) dismantle(ctx context.Context, name string) error {
 	loops, err := h.loopsOf(name, record)
 	errs = append(errs, err)
 	for _, loop := range loops {
-		errs = append(errs, unmountAll(loop), restoreScheduler(loop.Disk, record), loop.DetachLazily())
+		errs = append(errs, unmountAll(loop), restoreQueue(loop.Disk, record), loop.DetachLazily())
 	}
 	alone.release()
 	for _, loop := range loops {
@@ -97,6 +97,24 @@ func unmountAll(loop blockdev.Loop) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// restoreQueue restores what Create changed of the loop device's queue.
+func restoreQueue(disk blockdev.Disk, record Record) error {
+	return errors.Join(restoreScheduler(disk, record), restoreRotational(disk, record))
+}
+
+// restoreRotational restores queue/rotational, which the kernel keeps after the file is
+// detached. It does not change what another program set.
+func restoreRotational(disk blockdev.Disk, record Record) error {
+	if record.PreviousRotational == "" || record.Device != disk.Name {
+		return nil
+	}
+	now, err := disk.Queue("rotational")
+	if err != nil || now == record.PreviousRotational || now != record.Parameters.rotational() {
+		return err
+	}
+	return disk.SetQueue("rotational", record.PreviousRotational)
 }
 
 // restoreScheduler restores the scheduler of the loop device's number, which

@@ -44,6 +44,14 @@ type Parameters struct {
 	Rotational bool `json:"rotational"`
 }
 
+// rotational is Rotational as the kernel shows it.
+func (p Parameters) rotational() string {
+	if p.Rotational {
+		return "1"
+	}
+	return "0"
+}
+
 // Presets by name. They are slow for their kind, so that any host can simulate
 // them and an effect is visible within a minute.
 var presets = map[string]Parameters{

@@ -35,6 +35,9 @@ type Record struct {
 	// end; "" if it was not changed.
 	Scheduler         string `json:"scheduler"`
 	PreviousScheduler string `json:"previous_scheduler"`
+	// PreviousRotational is queue/rotational of the device before it was attached, which
+	// is restored at the end; "" if it is not known.
+	PreviousRotational string `json:"previous_rotational,omitempty"`
 }
 
 // DevicePath is the disk's node, "" before it is attached.
