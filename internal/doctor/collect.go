@@ -252,6 +252,9 @@ func (c *collector) tools() {
 		c.unseen("volume groups of LVM", err)
 	}
 	c.facts.Tools.VolumeGroups = groups
+	if c.facts.Tools.ThinPools, err = thinPools(c.ctx); err != nil {
+		c.unseen("thin pools of LVM", err)
+	}
 }
 
 // withoutNulls makes lists that are empty empty in JSON too.

@@ -21,6 +21,7 @@ func Examine(f Facts) []Finding {
 	}
 	found = append(found, examineFilesystems(f)...)
 	found = append(found, examineRegions(f.Regions)...)
+	found = append(found, examineThinPools(f.Tools.ThinPools)...)
 	found = append(found, examineOwners(f)...)
 	found = append(found, examineRuntimes(f.Runtimes)...)
 	return append(found, examineTools(f.Tools)...)

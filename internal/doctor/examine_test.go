@@ -220,6 +220,49 @@ func TestWhatVgsPrintsIsRead(t *testing.T) {
 	}
 }
 
+func TestAThinPoolWithVolumesIsReportedWhenItIsNearlyFull(t *testing.T) {
+	lvs := func(data, metadata, health string) string {
+		return `  WARNING: something
+  {"report":[{"lv":[
+  {"lv_name":"daybook-1","vg_name":"vg0","lv_size":"4294967296","pool_lv":"tp","lv_tags":"daybook,daybook.volume=db","segtype":"thin","data_percent":"1.00","metadata_percent":"","lv_health_status":""},
+  {"lv_name":"other","vg_name":"vg0","lv_size":"1073741824","pool_lv":"tp","lv_tags":"","segtype":"thin","data_percent":"1.00","metadata_percent":"","lv_health_status":""},
+  {"lv_name":"strange","vg_name":"vg0","lv_size":"1","pool_lv":"","lv_tags":"","segtype":"thin-pool","data_percent":"100.00","metadata_percent":"100.00","lv_health_status":"failed"},
+  {"lv_name":"tp","vg_name":"vg0","lv_size":"2147483648","pool_lv":"","lv_tags":"","segtype":"thin-pool","data_percent":"` + data + `","metadata_percent":"` + metadata + `","lv_health_status":"` + health + `"}]}]}`
+	}
+	for _, c := range []struct {
+		data, metadata, health string
+		severity               Severity
+		what, command          string
+	}{
+		{"10.00", "5.00", "", OK, "10.0 % of its data and 5.0 % of its metadata", ""},
+		{"", "", "", OK, "0.0 %", ""},
+		{"90.00", "5.00", "", Note, "it is nearly full", "lvextend --extents"},
+		{"10.00", "95.50", "", Note, "its metadata is nearly full", "--poolmetadatasize"},
+		{"100.00", "5.00", "", Missing, "it is full", "lvextend --extents"},
+		{"99.00", "5.00", "out_of_data", Missing, "it is full", "lvextend --extents"},
+		{"10.00", "99.00", "metadata_read_only", Missing, "its metadata is full or damaged", "--poolmetadatasize"},
+		{"10.00", "5.00", "failed", Missing, "it is damaged", ""},
+	} {
+		pools, err := parseThinPools(lvs(c.data, c.metadata, c.health))
+		if err != nil || len(pools) != 1 || pools[0].Volumes != 1 || pools[0].PromisedBytes != 5<<30 || pools[0].SizeBytes != 2<<30 {
+			t.Fatalf("%+v, %v", pools, err)
+		}
+		f := recorded(t, "debian12-nvme")
+		f.Tools.ThinPools = pools
+		at := slices.IndexFunc(Examine(f), func(f Finding) bool { return f.ID == "thin-pool" })
+		if at < 0 {
+			t.Fatalf("%+v: no finding", c)
+		}
+		got := Examine(f)[at]
+		if got.Severity != c.severity || got.Subject != "vg0/tp" || !strings.Contains(got.What, c.what) || !strings.Contains(got.Command, c.command) || (c.command == "") != (got.Command == "") {
+			t.Errorf("%+v: %+v", c, got)
+		}
+	}
+	if _, err := parseThinPools("no such command"); err == nil {
+		t.Error("what is no report was read")
+	}
+}
+
 func TestKernelReleasesAreRead(t *testing.T) {
 	for release, want := range map[string][2]int{"6.1.0-50-amd64": {6, 1}, "5.10": {5, 10}, "5.14.0-503.el9": {5, 14}, "7.0-rc1": {7, 0}} {
 		if got, known := parseRelease(release); !known || got != want {

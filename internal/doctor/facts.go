@@ -171,6 +171,25 @@ type Tools struct {
 	Missing []string `json:"missing_e2fsprogs"`
 	// VolumeGroups are those of LVM.
 	VolumeGroups []VolumeGroup `json:"volume_groups"`
+	// ThinPools are those of LVM that have volumes of Daybook; absent if there is none.
+	ThinPools []ThinPool `json:"thin_pools,omitempty"`
+}
+
+// ThinPool is one of LVM.
+type ThinPool struct {
+	VolumeGroup string `json:"volume_group"`
+	Name        string `json:"name"`
+	SizeBytes   uint64 `json:"size_bytes"`
+	// DataPercent and MetadataPercent are how much of either is in use; 0 if it is not
+	// active.
+	DataPercent     float64 `json:"data_percent"`
+	MetadataPercent float64 `json:"metadata_percent"`
+	// Health is "out_of_data", "metadata_read_only" or "failed"; "" if LVM reports nothing.
+	Health string `json:"health"`
+	// Volumes are the logical volumes of Daybook in it, PromisedBytes the sizes of all
+	// that are in it.
+	Volumes       int    `json:"volumes"`
+	PromisedBytes uint64 `json:"promised_bytes"`
 }
 
 // VolumeGroup is one of LVM.
