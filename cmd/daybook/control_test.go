@@ -110,6 +110,22 @@ func TestRestoreRefusesADirectoryThatIsNotThere(t *testing.T) {
 	}
 }
 
+func TestRestoreRefusesADeviceThatIsNotThereAndHasNoState(t *testing.T) {
+	dir := t.TempDir()
+	for _, device := range []string{"nosuchdisk", "/dev/nosuchdisk", "4095:1048575"} {
+		if out, code, err := runControl("restore", "--state-dir", dir, "--device", device); code != exitUsage || err == nil || !strings.Contains(err.Error(), device) {
+			t.Errorf("%s: %q, %d, %v", device, out, code, err)
+		}
+	}
+	// A disk that was removed may have left a state, which restore reads.
+	if err := os.WriteFile(control.StatePath(dir, "nosuchdisk"), []byte(`{"version":1,`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, code, err := runControl("restore", "--state-dir", dir, "--device", "nosuchdisk"); code != exitFailure || !strings.Contains(err.Error(), "nothing was changed") {
+		t.Errorf("with a state: exit code %d, %v", code, err)
+	}
+}
+
 func TestRestoreRefusesADamagedState(t *testing.T) {
 	dir := t.TempDir()
 	// No disk has this name: a test of another package may control any that is there, and

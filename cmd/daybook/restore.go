@@ -31,7 +31,8 @@ control" left changed. Without --device it also moves the journals that "daybook
 placed out of their cgroups, unless a process keeps them. What adopt --once placed stays:
 "daybook adopt --release" undoes it. Restore finds the state directories of this boot
 itself. It may be repeated: if there is nothing to restore, it reports that and succeeds.
-A directory given by --state-dir must exist.
+A directory given by --state-dir must exist. A disk given by --device must exist or have
+a state.
 It skips cgroups that were deleted or created again, and weights that another program
 wrote after Daybook. While control runs on the device, restore refuses: stop control.`,
 		Example: `  daybook restore
@@ -104,6 +105,7 @@ func restoreAll(stateDir, device string) (all restored, err error) {
 	}
 	wanted := restoredDevices(device)
 	var failures []error
+	found := false
 	for _, dir := range dirs {
 		devices, err := control.StateDevices(dir)
 		if err != nil {
@@ -113,6 +115,7 @@ func restoreAll(stateDir, device string) (all restored, err error) {
 			if device != "" && !slices.Contains(wanted, name) {
 				continue
 			}
+			found = true
 			outcome, ok, err := control.Restore(dir, name, deviceDir(name), openStateHost, slog.New(slog.DiscardHandler))
 			if ok {
 				outcomes = append(outcomes, outcome)
@@ -122,7 +125,19 @@ func restoreAll(stateDir, device string) (all restored, err error) {
 			}
 		}
 	}
+	if device != "" && !found && len(failures) == 0 {
+		failures = append(failures, checkNamedDevice(device))
+	}
 	return all, errors.Join(failures...)
+}
+
+// checkNamedDevice refuses a device that is not there and has no state: a name with a
+// mistake in it would restore nothing, and report success.
+func checkNamedDevice(device string) error {
+	if _, err := blockdev.Lookup(device); err != nil {
+		return usageError{fmt.Errorf("--device: %w, and it has no state", err)}
+	}
+	return nil
 }
 
 // restoredDevices are the names of the disks below a device. The device may be removed by
