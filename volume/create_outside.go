@@ -55,6 +55,15 @@ func (p *Pool) createOnLVM(ctx context.Context, name string, o CreateOptions) (R
 	if err := backing.CheckGroup(ctx, *record.LVM); err != nil {
 		return Record{}, err
 	}
+	// mke2fs would fill the thin pool, and its other volumes would fail with it.
+	space, overcommits, err := backing.CheckThinSpace(ctx, *record.LVM, o.SizeBytes)
+	if err != nil {
+		return Record{}, err
+	}
+	if overcommits {
+		p.log.Warn("the volume is longer than the free space of its thin pool: extend the pool before it is full", "volume", name,
+			"pool", o.VolumeGroup+"/"+o.ThinPool, "size_bytes", o.SizeBytes, "free_bytes", space.FreeBytes, "pool_bytes", space.SizeBytes)
+	}
 	return p.createOutside(ctx, record, o)
 }
 

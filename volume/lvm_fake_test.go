@@ -281,3 +281,59 @@ func TestARepairActivatesALogicalVolumeWithAnUnfinishedResize(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// LVM allocates blocks of a thin volume when they are written: without a check mke2fs would
+// fill the thin pool.
+func TestAThinVolumeIsRefusedIfItsPoolHasNoSpaceForAnEmptyFileSystem(t *testing.T) {
+	r := newRig(t)
+	answers := fakeLVM(t)
+	answer(t, answers, "vgs", groupThere)
+	for _, c := range []struct{ percent, health, want string }{
+		{"99.90", "", "has 1 of 1024 MiB free"},
+		{"100.00", "", "has 0 of 1024 MiB free"},
+		{"50.00", "out_of_data", "is full"},
+		{"50.00", "metadata_read_only", "is read-only"},
+	} {
+		answer(t, answers, "lvs", strings.ReplaceAll(noVolumes, "[]", `[{"lv_name":"tp","vg_name":"daybook-none","lv_size":"1073741824","segtype":"thin-pool","chunk_size":"65536","data_percent":"`+c.percent+`","lv_health_status":"`+c.health+`"}]`))
+		_, err := r.pool.Create(t.Context(), r.name("v"), CreateOptions{SizeBytes: 4 << 30, VolumeGroup: "daybook-none", ThinPool: "tp"})
+		wantError(t, err, ErrNoSpace, c.want)
+	}
+	r.wantTidy()
+}
+
+func TestASnapshotOnLVMHasTheSpaceThatLVMReports(t *testing.T) {
+	r := newRig(t)
+	answers := fakeLVM(t)
+	name := r.name("v")
+	volume := r.volumeOnLVM(name, func(record *Record) { record.LVM.ThinPool = "tp" })
+	at := map[string]*records.LogicalVolume{}
+	for _, snapshot := range []string{"here", "missing"} {
+		s := records.Snapshot{Format: records.SnapshotFormatLVM, Name: snapshot, ID: records.NewID(), VolumeID: volume.ID, Created: time.Now(), SizeBytes: testBytes, Method: LVMSnapshot}
+		s.LVM = records.NewLogicalVolume("daybook-none", "tp", s.ID)
+		at[snapshot] = s.LVM
+		directory := r.pool.files.SnapshotDir(name, snapshot)
+		if err := errors.Join(os.Mkdir(directory, 0o711), store.ReplaceFile(filepath.Join(directory, store.SnapshotFile), s)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	answer(t, answers, "lvs", strings.ReplaceAll(noVolumes, "[]", `[{"lv_name":"`+at["here"].Name+`","vg_name":"daybook-none","lv_size":"67108864","pool_lv":"tp","data_percent":"25.00"}]`))
+	all, err := r.pool.Snapshots(t.Context(), name)
+	if err != nil || len(all) != 2 {
+		t.Fatalf("%+v, %v", all, err)
+	}
+	for _, s := range all {
+		if s.Name == "here" && (s.AllocatedBytes != 16<<20 || s.Problem != "") || s.Name == "missing" && !strings.Contains(s.Problem, at["missing"].Name+" is missing") {
+			t.Errorf("%+v", s)
+		}
+	}
+	if err := os.Remove(filepath.Join(answers, "lvs")); err != nil {
+		t.Fatal(err)
+	}
+	answer(t, answers, "vgs", groupThere)
+	if all, err := r.pool.Snapshots(t.Context(), name); err != nil || len(all) != 2 || all[0].Problem == "" || all[1].Problem == "" {
+		t.Errorf("without a report: %+v, %v", all, err)
+	}
+	if err := os.RemoveAll(r.pool.files.VolumeDir(name)); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -208,8 +208,8 @@ func lvmLife(t *testing.T, pool *volume.Pool, group lvmGroup, thinPool string) {
 	must("detach", pool.Detach(ctx, "db"))
 	_, err = pool.Clone(ctx, "db", "mounted", "old", volume.CloneOptions{})
 	must("clone of the snapshot", err)
-	snapshots, err := pool.Snapshots("db")
-	if err != nil || len(snapshots) != 1 || snapshots[0].Method != volume.LVMSnapshot || snapshots[0].Problem != "" {
+	snapshots, err := pool.Snapshots(t.Context(), "db")
+	if err != nil || len(snapshots) != 1 || snapshots[0].Method != volume.LVMSnapshot || snapshots[0].Problem != "" || snapshots[0].AllocatedBytes == 0 {
 		t.Errorf("%+v, %v", snapshots, err)
 	}
 	if report, err := pool.Check(ctx, "db", volume.CheckOptions{Snapshot: "mounted"}); err != nil || !report.Clean {

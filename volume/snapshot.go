@@ -22,8 +22,8 @@ import (
 // SnapshotStatus is a snapshot as it is now.
 type SnapshotStatus struct {
 	SnapshotRecord
-	// AllocatedBytes is the space that its image takes in the pool, with the blocks
-	// that it shares.
+	// AllocatedBytes is the space that its image takes in the pool, or its logical volume
+	// in the volume group or thin pool, with the blocks that it shares.
 	AllocatedBytes uint64 `json:"allocated_bytes"`
 	// Problem says what is damaged; "" if no damage is known.
 	Problem string `json:"problem,omitempty"`
@@ -167,7 +167,7 @@ func (p *Pool) holdReady(ctx context.Context, name string) (Record, *store.Lock,
 
 // Snapshots reports all of a volume's snapshots, oldest first. A damaged record is
 // reported as the snapshot's problem.
-func (p *Pool) Snapshots(name string) (_ []SnapshotStatus, err error) {
+func (p *Pool) Snapshots(ctx context.Context, name string) (_ []SnapshotStatus, err error) {
 	defer func() { err = cause.Public(err) }()
 	if _, err := p.files.Read(name); err != nil {
 		return nil, err
@@ -199,5 +199,32 @@ func (p *Pool) Snapshots(name string) (_ []SnapshotStatus, err error) {
 		all = append(all, status)
 	}
 	slices.SortStableFunc(all, func(a, b SnapshotStatus) int { return a.Created.Compare(b.Created) })
-	return all, nil
+	reportLogical(ctx, all)
+	return all, ctx.Err()
+}
+
+// reportLogical enters what LVM reports of snapshots that are logical volumes.
+func reportLogical(ctx context.Context, all []SnapshotStatus) {
+	var logical []records.LogicalVolume
+	for _, status := range all {
+		if status.LVM != nil {
+			logical = append(logical, *status.LVM)
+		}
+	}
+	allocated, err := backing.AllocatedLogical(ctx, logical)
+	for i := range all {
+		status := &all[i]
+		if status.LVM == nil {
+			continue
+		}
+		bytes, there := allocated[*status.LVM]
+		status.AllocatedBytes = bytes
+		switch {
+		case status.Problem != "" || there:
+		case err != nil:
+			status.Problem = err.Error()
+		default:
+			status.Problem = fmt.Sprintf("its logical volume %s is missing", status.LVM)
+		}
+	}
 }

@@ -176,7 +176,7 @@ func TestASnapshotUnderLoadIsWhole(t *testing.T) {
 			wantRecords(t, r.target(clone), want)
 			r.detach(clone)
 		}
-		all, err := r.pool.Snapshots(name)
+		all, err := r.pool.Snapshots(t.Context(), name)
 		if err != nil || len(all) != 3 || all[0].Name != "s1" || all[2].Name != "s3" || all[0].AllocatedBytes == 0 {
 			t.Errorf("%+v, %v", all, err)
 		}
@@ -323,7 +323,7 @@ func TestADamagedSnapshotRecordIsReported(t *testing.T) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if all, err := r.pool.Snapshots(name); err != nil || len(all) != 1 || all[0].Problem == "" || all[0].Name != "s" {
+		if all, err := r.pool.Snapshots(t.Context(), name); err != nil || len(all) != 1 || all[0].Problem == "" || all[0].Name != "s" {
 			t.Errorf("%q: %+v, %v", text, all, err)
 		}
 		if _, err := r.pool.Clone(t.Context(), name, "s", r.name("c"), CloneOptions{}); !errors.Is(err, ErrCorrupt) {

@@ -34,7 +34,7 @@ would thaw it (freeze_abandoned in --json).`,
 			if err != nil {
 				return err
 			}
-			snapshots, err := pool.Snapshots(args[0])
+			snapshots, err := pool.Snapshots(cmd.Context(), args[0])
 			if err != nil {
 				return explainVolume(err)
 			}

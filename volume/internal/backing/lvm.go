@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/daybook-project/daybook/internal/atomicfile"
 	"github.com/daybook-project/daybook/volume/internal/cause"
@@ -256,6 +257,29 @@ func (l logical) AllocatedBytes(ctx context.Context) (uint64, error) {
 		return 0, err
 	}
 	return there.allocated(), err
+}
+
+// AllocatedLogical is the space that logical volumes take in their volume groups or thin
+// pools. Those that are missing are not in it. It runs lvs once for each volume group.
+func AllocatedLogical(ctx context.Context, all []records.LogicalVolume) (map[records.LogicalVolume]uint64, error) {
+	selections := map[string][]string{}
+	for _, lv := range all {
+		selections[lv.VolumeGroup] = append(selections[lv.VolumeGroup], "lv_name="+lv.Name)
+	}
+	allocated := map[records.LogicalVolume]uint64{}
+	for group, names := range selections {
+		reported, err := lvm{}.list(ctx, group, strings.Join(names, " || "))
+		if err != nil {
+			return nil, err
+		}
+		for _, lv := range all {
+			i := slices.IndexFunc(reported, func(f found) bool { return f.Name == lv.Name && lv.VolumeGroup == group })
+			if i >= 0 {
+				allocated[lv] = reported[i].allocated()
+			}
+		}
+	}
+	return allocated, nil
 }
 
 // find returns the logical volume, also with the error that its thin pool is full or damaged.

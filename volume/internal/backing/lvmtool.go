@@ -40,9 +40,11 @@ type found struct {
 	Type        string `json:"segtype"`
 	// Health is that of a thin pool: "out_of_data", "metadata_read_only", "failed".
 	Health string `json:"lv_health_status"`
+	// ChunkSize is that of a thin pool.
+	ChunkSize string `json:"chunk_size"`
 }
 
-const lvsFields = "lv_name,vg_name,lv_size,vg_extent_size,pool_lv,origin,lv_tags,data_percent,segtype,lv_health_status"
+const lvsFields = "lv_name,vg_name,lv_size,vg_extent_size,pool_lv,origin,lv_tags,data_percent,segtype,lv_health_status,chunk_size"
 
 // thinPoolType is the Type of a thin pool.
 const thinPoolType = "thin-pool"
