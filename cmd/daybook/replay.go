@@ -92,13 +92,18 @@ func oneFile(_ *cobra.Command, args []string) error {
 }
 
 // replay opens the recording, skips samples and shows the rest. An error in the
-// recording is a usage error; an interruption stays one.
+// recording is a usage error; an interruption stays one, also while a pipe has no writer or
+// its writer writes nothing.
 func replay(ctx context.Context, path string, skip int, show func(context.Context, *account.Series, string) error) error {
-	reader, err := account.OpenSeries(path)
+	reader, err := openSeries(ctx, path)
+	if errors.Is(err, context.Canceled) {
+		return err
+	}
 	if err != nil {
 		return usageError{err}
 	}
 	defer reader.Close()
+	defer context.AfterFunc(ctx, func() { _ = reader.Close() })() // ends a read
 	for range skip {
 		if _, err = reader.Next(ctx); err != nil {
 			err = fmt.Errorf("cannot skip %d samples of %s: %w", skip, path, err)
@@ -111,7 +116,30 @@ func replay(ctx context.Context, path string, skip int, show func(context.Contex
 	if err == nil || errors.Is(err, context.Canceled) {
 		return err
 	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
 	return usageError{err}
+}
+
+// openSeries opens a recording, and returns when ctx ends: the open of a pipe waits for its
+// writer.
+func openSeries(ctx context.Context, path string) (*account.Series, error) {
+	type opened struct {
+		series *account.Series
+		err    error
+	}
+	result := make(chan opened, 1)
+	go func() {
+		series, err := account.OpenSeries(path)
+		result <- opened{series, err}
+	}()
+	select {
+	case r := <-result:
+		return r.series, r.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 func showLaw(ctx context.Context, reader *account.Series, lawName string, options top.Options) error {

@@ -86,6 +86,9 @@ func (r *Reader) Next(ctx context.Context) (Sample, error) {
 			r.partial = len(line)
 			return Sample{}, io.EOF
 		}
+		if isHeader(line) {
+			return Sample{}, r.errorf("another recording begins here: replay the parts of a joined file one by one")
+		}
 		if errors.Is(err, versioned.ErrNewer) {
 			return Sample{}, r.errorf("the sample was %w", err)
 		}
@@ -95,6 +98,12 @@ func (r *Reader) Next(ctx context.Context) (Sample, error) {
 		return Sample{}, r.errorf("%v", err)
 	}
 	return s, nil
+}
+
+// isHeader says that a line is the header of a recording.
+func isHeader(line []byte) bool {
+	var header recordingHeader
+	return decodeStrict(line, &header) == nil && header.Version != 0
 }
 
 // Truncated reports, after io.EOF, whether the last line was unfinished; line is

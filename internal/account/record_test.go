@@ -225,6 +225,17 @@ func TestTwoRecordersOfOneFileAreRefused(t *testing.T) {
 }
 
 // Whoever may read a recording may lock it.
+func TestRecordingsThatWereJoinedAreNamedAsSuch(t *testing.T) {
+	const header = `{"daybook_recording":1}` + "\n"
+	reader, err := NewReader(strings.NewReader(header+header), "joined")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := reader.Next(t.Context()); err == nil || !strings.Contains(err.Error(), "joined:2: another recording begins here") {
+		t.Error(err)
+	}
+}
+
 func TestAReadersLockDoesNotStopARecorder(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "r")
 	record(t, path, testSample(0))
