@@ -2,33 +2,18 @@ package doctor
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"os"
-	"os/exec"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
-	"github.com/daybook-project/daybook/internal/program"
 )
 
 // volumeGroups asks LVM, without a lock and without a change of its caches. Where LVM is
 // not installed there are none.
 func volumeGroups(ctx context.Context) ([]VolumeGroup, error) {
-	if _, err := exec.LookPath("vgs"); errors.Is(err, exec.ErrNotFound) {
-		return nil, nil
-	}
-	if os.Geteuid() != 0 {
-		return nil, errors.New("vgs wants root")
-	}
-	text, err := program.Run(ctx, program.Command{
-		Path: "vgs", Args: []string{"--readonly", "--reportformat", "json", "--units", "b", "--nosuffix", "--options", "vg_name,vg_free,pv_name"},
-		Environment: []string{"LC_ALL=C", "LVM_SUPPRESS_FD_WARNINGS=1"},
-	})
-	if err != nil {
+	text, err := lvmReport(ctx, "vgs", "--readonly", "vg_name,vg_free,pv_name")
+	if err != nil || text == "" {
 		return nil, err
 	}
 	return parseVolumeGroups(text)
@@ -45,11 +30,8 @@ func parseVolumeGroups(text string) ([]VolumeGroup, error) {
 			} `json:"vg"`
 		} `json:"report"`
 	}
-	if start := strings.IndexByte(text, '{'); start > 0 {
-		text = text[start:] // warnings come first
-	}
-	if err := json.Unmarshal([]byte(text), &report); err != nil {
-		return nil, fmt.Errorf("vgs prints no JSON: %w: %.200q", err, text)
+	if err := readLVMReport("vgs", text, &report); err != nil {
+		return nil, err
 	}
 	var groups []VolumeGroup
 	for _, part := range report.Report {

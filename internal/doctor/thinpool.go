@@ -2,16 +2,10 @@ package doctor
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"os"
-	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/daybook-project/daybook/internal/program"
 )
 
 // nearlyFullPercent is how much of a thin pool is in use when doctor says so.
@@ -20,18 +14,9 @@ const nearlyFullPercent = 90
 // thinPools asks LVM for the thin pools with volumes of Daybook, without a lock. Not with
 // --readonly: LVM then does not ask the kernel how full they are.
 func thinPools(ctx context.Context) ([]ThinPool, error) {
-	if _, err := exec.LookPath("lvs"); errors.Is(err, exec.ErrNotFound) {
-		return nil, nil
-	}
-	if os.Geteuid() != 0 {
-		return nil, errors.New("lvs wants root")
-	}
-	text, err := program.Run(ctx, program.Command{
-		Path: "lvs", Args: []string{"--nolocking", "--reportformat", "json", "--units", "b", "--nosuffix", "--options",
-			"lv_name,vg_name,lv_size,pool_lv,lv_tags,segtype,data_percent,metadata_percent,lv_health_status"},
-		Environment: []string{"LC_ALL=C", "LVM_SUPPRESS_FD_WARNINGS=1"},
-	})
-	if err != nil {
+	text, err := lvmReport(ctx, "lvs", "--nolocking",
+		"lv_name,vg_name,lv_size,pool_lv,lv_tags,segtype,data_percent,metadata_percent,lv_health_status")
+	if err != nil || text == "" {
 		return nil, err
 	}
 	return parseThinPools(text)
@@ -55,11 +40,8 @@ func parseThinPools(text string) ([]ThinPool, error) {
 			LV []volume `json:"lv"`
 		} `json:"report"`
 	}
-	if start := strings.IndexByte(text, '{'); start > 0 {
-		text = text[start:] // warnings come first
-	}
-	if err := json.Unmarshal([]byte(text), &report); err != nil {
-		return nil, fmt.Errorf("lvs prints no JSON: %w: %.200q", err, text)
+	if err := readLVMReport("lvs", text, &report); err != nil {
+		return nil, err
 	}
 	var all []volume
 	for _, part := range report.Report {
