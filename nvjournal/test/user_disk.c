@@ -178,6 +178,27 @@ static uint64_t now_ns(void)
 	return platform.platform.now_ns(platform.platform.context);
 }
 
+/* 4096 times such a number is a small one in 64 bits, or negative. */
+static void a_block_too_far_is_no_other_block(unsigned flags)
+{
+	const uint64_t far[] = {(UINT64_C(1) << 52) + 5, UINT64_C(1) << 51,
+				(uint64_t)INT64_MAX / NVJ_BLOCK_BYTES, UINT64_MAX - 1};
+	uint8_t image[NVJ_BLOCK_BYTES];
+	struct nvju_disk *disk;
+	char path[64];
+
+	expect(nvju_disk_open(&disk, new_file(path), flags | NVJU_DISK_CREATE) == 0);
+	expect(write_one(disk, 5, 1) == 0);
+	for (unsigned n = 0; n < sizeof(far) / sizeof(far[0]); n++) {
+		expect(write_one(disk, far[n], 2) == NVJ_EIO);
+		expect(strstr(nvju_error(), path));
+		expect(nvju_disk_read(disk, far[n], image) == NVJ_EIO);
+		expect(is(disk, 5, 1));
+	}
+	nvju_disk_close(disk);
+	unlink(path);
+}
+
 static void channels_take_their_time(void)
 {
 	const struct nvju_disk_model model = {.channels = 4, .write_ns = 200000};
@@ -197,6 +218,8 @@ int main(void)
 	a_file_keeps_blocks(NVJU_DISK_BUFFERED);
 	a_file_keeps_blocks(NVJU_DISK_NO_URING);
 	a_file_keeps_blocks(NVJU_DISK_NO_URING | NVJU_DISK_BUFFERED);
+	a_block_too_far_is_no_other_block(0);
+	a_block_too_far_is_no_other_block(NVJU_DISK_NO_URING);
 	memory_fails_when_told();
 	a_cache_loses_what_was_not_flushed();
 	channels_take_their_time();

@@ -26,6 +26,12 @@ struct file_disk {
 	char path[];
 };
 
+/*
+ * Block numbers come from the journal, which may have any. The bytes of a higher
+ * one would be those of another block.
+ */
+#define MOST_BLOCKS ((uint64_t)INT64_MAX / NVJ_BLOCK_BYTES)
+
 static int file_read(struct nvju_disk *disk, uint64_t block, void *image)
 {
 	struct file_disk *file = (struct file_disk *)disk;
@@ -33,6 +39,9 @@ static int file_read(struct nvju_disk *disk, uint64_t block, void *image)
 	uint8_t *to = (uintptr_t)image % NVJ_BLOCK_BYTES ? aligned : image;
 	size_t have = 0;
 
+	if (block >= MOST_BLOCKS)
+		return nvju_fail(NVJ_EIO, "cannot read block %llu of disk %s: %s",
+				 (unsigned long long)block, file->path, strerror(EFBIG));
 	while (have < NVJ_BLOCK_BYTES) {
 		ssize_t n = pread(file->fd, to + have, NVJ_BLOCK_BYTES - have,
 				  (off_t)(block * NVJ_BLOCK_BYTES + have));
@@ -62,6 +71,9 @@ static int file_start_write(struct nvju_disk *disk, unsigned queue, struct nvj_w
 {
 	struct file_disk *file = (struct file_disk *)disk;
 
+	if (write->block >= MOST_BLOCKS)
+		return nvju_fail(NVJ_EIO, "cannot write block %llu of disk %s: %s",
+				 (unsigned long long)write->block, file->path, strerror(EFBIG));
 	if (!file->queues[queue]) {
 		file->queues[queue] =
 			nvju_queue_new(file->fd, file->path, file->direct, file->uring);
