@@ -277,11 +277,11 @@ int nvju_region_open(struct nvju_region **result, const char *path, uint64_t off
 	int error;
 
 	*result = NULL;
-	if (offset % NVJ_BLOCK_BYTES || size_bytes % NVJ_BLOCK_BYTES ||
+	if (offset % NVJ_BLOCK_BYTES || size_bytes % NVJ_BLOCK_BYTES || size_bytes > INT64_MAX ||
 	    offset > INT64_MAX - size_bytes)
 		return nvju_fail(NVJ_EINVAL,
 				 "cannot open region %s: offset %" PRIu64 " and size %" PRIu64
-				 " must be multiples of 4096",
+				 " must be multiples of 4096, below 2^63",
 				 path, offset, size_bytes);
 	if (flags & NVJU_UNLOCKED && !(flags & NVJU_READ_ONLY))
 		return nvju_fail(NVJ_EINVAL,
