@@ -224,7 +224,6 @@ func TestTwoRecordersOfOneFileAreRefused(t *testing.T) {
 	record(t, path, testSample(0))
 }
 
-// Whoever may read a recording may lock it.
 func TestRecordingsThatWereJoinedAreNamedAsSuch(t *testing.T) {
 	const header = `{"daybook_recording":1}` + "\n"
 	reader, err := NewReader(strings.NewReader(header+header), "joined")
@@ -236,6 +235,7 @@ func TestRecordingsThatWereJoinedAreNamedAsSuch(t *testing.T) {
 	}
 }
 
+// Whoever may read a recording may lock it.
 func TestAReadersLockDoesNotStopARecorder(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "r")
 	record(t, path, testSample(0))
