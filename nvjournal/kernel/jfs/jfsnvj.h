@@ -220,6 +220,8 @@ void jfsnvj_exit(void);
 /* Functions in JFS's own files that adapt makes public, or adds. */
 void txUpdateMap(struct tblock *tblk);
 void txRelease(struct tblock *tblk);
+/* An inode that is evicted gives up the locks that it has without a transaction. */
+void jfsnvj_drop_anonymous(struct inode *ip);
 /* JFS's list of free ones of a kind: takes up to most, unless few are left. */
 unsigned int jfsnvj_take_from_list(enum jfsnvj_kind kind, u16 *numbers, unsigned int most);
 void jfsnvj_return_to_list(enum jfsnvj_kind kind, const u16 *numbers, unsigned int count);

@@ -119,6 +119,10 @@ var jfsMutants = []jfsMutant{
 		"		ret = rc;\n		goto out_mount_failed;", "		goto out_mount_failed;", "", "failed mount"},
 	{"a mount whose journal cannot be opened returns EINVAL", "kernel/jfs/edits",
 		"			ret = rc;\n			goto out_no_rw;", "			goto out_no_rw;", "", "failed mount"},
+	{"an inode that is not committed keeps its locks", "kernel/jfs/edits",
+		"	if (sb_rdonly(inode->i_sb))\n		jfsnvj_drop_anonymous(inode);\n", "", "", "uncommitted"},
+	{"pages of an inode that is not committed stay in memory", "kernel/jfs/edits",
+		"			_metapage_homeok(mp);\n			put_metapage(mp);", "			put_metapage(mp);", "", "uncommitted"},
 	{"an aborted file system can become writable", "kernel/jfs/options.c",
 		"if (READ_ONCE(jfsnvj_of(sb)->aborted)) {", "if (false) {", "", "failed data"},
 }

@@ -69,6 +69,7 @@ var jfsCases = []struct {
 	{"unsynced", []system{jfsOne}, oursJFS, jfsUnsynced},
 	{"few locks", nil, []system{jfsFew}, jfsFewLocks},
 	{"failed data", nil, oursJFS, jfsFailedData},
+	{"uncommitted", []system{jfsOne}, oursJFS, jfsUncommitted},
 	{"memory", nil, oursJFS, memoryIsGivenBack},
 	{"media errors", nil, []system{jfsOne}, mediaErrors},
 	{"refused", []system{jfsOne}, []system{jfsOne}, jfsRefused},
