@@ -6,10 +6,11 @@
 //
 // Two packages below have no state of the host: law computes weights and limits, judge
 // says whether they have the effect that they should. The groups of cgroups that compete
-// ([Plan]) and the correction of limits are pure functions, too. docs/control-law.md
-// explains them. [Controller] applies them through the small interfaces [WeightStore]
-// and [LimitStore]. It saves the original settings on disk ([State]) before the first
-// write, so that all settings can be restored, also after a kill.
+// ([Plan]) and the correction of limits are pure functions, too. docs/control-law.md,
+// control-scheduler.md and control-limits.md explain them. [Controller] applies them
+// through the small interfaces [WeightStore] and [LimitStore]. It saves the original
+// settings on disk ([State]) before the first write, so that all settings can be
+// restored, also after a kill.
 //
 // The package reads no tracepoint and no cgroup file, and never changes the scheduler.
 package control

@@ -186,11 +186,11 @@ func (c *Controller) holdTunable(name string, all map[string]uint64) error {
 var weakness = map[string]string{
 	lowLatency: "BFQ's low_latency is on: BFQ raises weights by itself, and shares vary",
 	strictGuarantees: "BFQ's strict_guarantees is off: no weight applies to writes of the journal, and with eight requests in flight " +
-		"from each of three readers BFQ did not follow its weights in 2 of 6 runs: shares were 17 and 29 points off (docs/control-law.md)",
+		"from each of three readers BFQ did not follow its weights in 2 of 6 runs: shares were 17 and 29 points off (docs/control-scheduler.md)",
 	timeoutSync: "BFQ's timeout_sync is long: a container waits long for its next slice; at BFQ's own 125 ms, and strict_guarantees off too, 78 % of the intervals " +
 		"of 5 s were within 5 points of their target, and at 40 ms all (docs/results/shares-paper.md)",
 	nrRequests: "queue/nr_requests is low: requests beyond it wait where weights do not count; with 32 requests in flight from each of three readers, " +
-		"shares were 16 points off at 64, and within 2 points at 256 (docs/control-law.md)",
+		"shares were 16 points off at 64, and within 2 points at 256 (docs/control-scheduler.md)",
 }
 
 // WeakTunable is a tunable of BFQ with which weights are followed less exactly.

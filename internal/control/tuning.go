@@ -11,7 +11,7 @@ import (
 	"github.com/daybook-project/daybook/internal/control/law"
 )
 
-// How it is judged what tunables cost; docs/control-law.md says how these were chosen.
+// How it is judged what tunables cost; docs/control-scheduler.md says how these were chosen.
 const (
 	// tunedSettle is how long the first seconds under new tunables do not count, and
 	// tunedSeconds how long the throughput is measured then.

@@ -3,6 +3,6 @@
 // out whatever the weights are ([Shortfall]), and when several windows in a row are enough
 // for a conclusion ([Trust]).
 //
-// All of it is pure: observations go in, verdicts come out. docs/control-law.md says how the
+// All of it is pure: observations go in, verdicts come out. docs/control-scheduler.md says how the
 // bounds were chosen. Package control draws the conclusions.
 package judge

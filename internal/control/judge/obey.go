@@ -6,7 +6,7 @@ import (
 	"github.com/daybook-project/daybook/internal/control/law"
 )
 
-// How a scheduler is judged. docs/control-law.md says how these were chosen.
+// How a scheduler is judged. docs/control-scheduler.md says how these were chosen.
 const (
 	// WindowSeconds is the length of a window: many slices.
 	WindowSeconds = 5.0

@@ -8,7 +8,7 @@ import (
 	"github.com/daybook-project/daybook/internal/control/law"
 )
 
-// How it is judged whether the shares come out; docs/control-law.md says how these were
+// How it is judged whether the shares come out; docs/control-scheduler.md says how these were
 // chosen.
 const (
 	// ShortPart is the part of the disk that a sibling must lack in a window for its

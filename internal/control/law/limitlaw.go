@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// The constants of the limit law. docs/control-law.md says how they were chosen.
+// The constants of the limit law. docs/control-limits.md says how they were chosen.
 const (
 	// limitMeanSeconds is the time constant of charged rates, and so of the disk's
 	// measured throughput. It is short, because a limit that is too low costs
