@@ -167,6 +167,15 @@ func (d Disk) SetQueue(name, value string) error {
 	return err
 }
 
+// ResetQueue lets the kernel choose the value of an attribute of the queue for which -1 means
+// that, such as "wbt_lat_usec" (Documentation/ABI/stable/sysfs-block).
+func (d Disk) ResetQueue(name string) error {
+	if err := checkAttribute(name); err != nil {
+		return err
+	}
+	return d.write("queue/"+name, "-1")
+}
+
 func checkAttribute(name string) error {
 	if name == "" || strings.ContainsAny(name, "/\x00") || name[0] == '.' {
 		return fmt.Errorf("%q is not the name of a queue attribute", name)

@@ -210,7 +210,13 @@ func (d *Disk) attach(ctx context.Context, config Config) error {
 			return err
 		}
 	}
-	return loop.SetQueue("rotational", config.Parameters.rotational())
+	if err := loop.SetQueue("rotational", config.Parameters.rotational()); err != nil {
+		return err
+	}
+	if keep {
+		return nil
+	}
+	return d.matchWriteback(loop.Disk)
 }
 
 // abandon lets the server clean up, or cleans up itself if the server cannot.

@@ -37,6 +37,7 @@ func (h home) dismantle(ctx context.Context, name string) error {
 	alone.release()
 	for _, loop := range loops {
 		awaitDetached(ctx, loop)
+		errs = append(errs, renew(loop.Disk, record))
 	}
 	errs = append(errs, unmountFUSE(h.mountPoint(name)))
 	return errors.Join(errs...)
@@ -101,7 +102,8 @@ func unmountAll(loop blockdev.Loop) error {
 
 // restoreQueue restores what Create changed of the loop device's queue.
 func restoreQueue(disk blockdev.Disk, record Record) error {
-	return errors.Join(restoreScheduler(disk, record), restoreRotational(disk, record))
+	// The throttling of writeback last: a scheduler that is set can change it.
+	return errors.Join(restoreScheduler(disk, record), restoreRotational(disk, record), restoreWriteback(disk, record))
 }
 
 // restoreRotational restores queue/rotational, which the kernel keeps after the file is

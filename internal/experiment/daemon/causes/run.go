@@ -85,8 +85,8 @@ func Run(ctx context.Context, l fixture.Lab, c Case, rounds int) (outcome Outcom
 func withoutThrottling(disk string) (restore func() error, err error) {
 	file := "/sys/block/" + disk + "/queue/wbt_lat_usec"
 	before, err := os.ReadFile(file)
-	if err != nil || strings.TrimSpace(string(before)) == "" {
-		return func() error { return nil }, nil // this disk has none
+	if text := strings.TrimSpace(string(before)); err != nil || text == "" || text == "0" {
+		return func() error { return nil }, nil // this disk has none, or it is off
 	}
 	if err := os.WriteFile(file, []byte("0"), 0); err != nil {
 		return nil, fmt.Errorf("cannot switch off the throttling of writeback: %w", err)
