@@ -137,7 +137,12 @@ static void tell(const char *file, const char *target, int error, int exit_code,
 			       target, fs_name(fs), fs->jfs ? "jfs or jfsnvj" : "ext4 or ext4nvj",
 			       fs->jfs ? "fsck.jfs" : "e2fsck");
 	}
-	if (error == NVJ_EUCLEAN && report->findings)
+	if (error == NVJ_EUCLEAN && report->blocks)
+		complain("cannot recover %s: its memory failed after it was checked: %" PRIu64
+			 " blocks were written to %s, the others were not. The journal is "
+			 "unchanged: restore the region from a copy, and run it again",
+			 file, report->blocks, target);
+	else if (error == NVJ_EUCLEAN && report->findings)
 		complain("cannot recover %s: it is damaged; nothing was written to %s. Restore the "
 			 "region from a copy; or discard what is not at home: nvj format "
 			 "--force, then check the disk's file system",

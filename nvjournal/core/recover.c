@@ -88,15 +88,19 @@ static void sum_up(const struct pass *pass, struct nvj_report *report)
  * home, or the tail would name a slot without a seal. Older seals were fenced
  * before this one.
  */
-static int seal_again(const struct nvj_region *region, const struct nvj_scan *s)
+static int seal_again(const struct nvj_region *region, const struct nvj_scan *s,
+		      struct nvj_report *report)
 {
 	const struct nvj_persistence *p = region->persistence;
 	uint64_t *seal = &nvj_commit_at(&s->geometry, s->sealed_tid)->seal, value;
 
 	if (s->sealed_tid == s->tail_tid)
 		return 0;
-	if (!nvj_copy_out(region->read, &value, seal, sizeof(value)))
-		return NVJ_EIO;
+	if (!nvj_copy_out(region->read, &value, seal, sizeof(value))) {
+		nvj_find(report, NVJ_FOUND_COMMIT, 0, s->sealed_tid,
+			 nvj_offset_of_commit(&s->geometry, s->sealed_tid));
+		return NVJ_EUCLEAN;
+	}
 	p->store64(p, seal, value);
 	/*
 	 * The seal is persistent before any block is written home that depends
@@ -198,12 +202,15 @@ static int check_or_recover(const struct nvj_region *region, const struct nvj_pl
 		pass.all.revokes += pass.parts[i].revokes;
 	}
 	if (!error && write)
-		error = seal_again(region, s);
+		error = seal_again(region, s, report);
 	if (!error)
 		error = run_pass(&pass, run, replay_part, report);
 	sum_up(&pass, report);
 	if (!error && write)
 		error = finish(region, platform, s);
+	/* After an error, changes may be missing that no revoke cancelled. */
+	if (error)
+		report->revoked = 0;
 	for (uint32_t i = 0; i < s->geometry.partitions; i++)
 		nvj_index_free(platform, pass.parts[i].index);
 	platform->release(platform->context, pass.parts, bytes);

@@ -513,7 +513,7 @@ struct nvj_report {
 	uint64_t committed_tid; /* the last committed transaction */
 	uint64_t transactions;  /* committed, not yet at home */
 	uint64_t records;       /* of these, that were or would be replayed */
-	uint64_t revoked;       /* records that were not replayed because of a revoke */
+	uint64_t revoked;       /* not replayed because of a revoke; 0 after an error */
 	uint64_t uncommitted;   /* records of transactions that did not commit: skipped */
 	uint64_t blocks;        /* written home */
 	uint64_t journal_bytes; /* read */
@@ -531,10 +531,12 @@ int nvj_check(const struct nvj_region *region, const struct nvj_platform *platfo
 
 /*
  * Writes all committed blocks home. Everything is checked first. If anything in
- * the committed part is damaged, nothing is written (NVJ_EUCLEAN). After a
- * crash during recovery, call it again. Partitions are independent:
- * nvj_recover_with recovers them in parallel if the platform passes it run
- * (below).
+ * the committed part is damaged, nothing is written (NVJ_EUCLEAN). Memory that
+ * fails only after it was checked is also NVJ_EUCLEAN, with blocks in the report
+ * if some were written. The tail does not move then, and a later recovery writes
+ * them again. After a crash during recovery, call it again. Partitions are
+ * independent: nvj_recover_with recovers them in parallel if the platform passes
+ * it run (below).
  */
 int nvj_recover(const struct nvj_region *region, const struct nvj_platform *platform,
 		struct nvj_report *report);

@@ -208,6 +208,7 @@ cp store.journal d
 flip d $((offset + 70))
 must 1 "the record at byte $offset " "$nvj" check d
 must 1 "\"offset_bytes\": $offset" "$nvj" check d --json
+[ "$(field records_revoked)" = 0 ] || { echo "damage is taken for revokes"; cat out; exit 1; }
 must 1 "the record at byte $offset " "$nvj" inspect d
 must 1 "the record at byte $offset " "$nvj" dump d
 must 1 '"partition":3,' "$nvj" dump d --json # the other rings are shown all the same

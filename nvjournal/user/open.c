@@ -81,11 +81,11 @@ static int say_why(const struct nvju *opened, const char *path, int error)
 			snprintf(text, sizeof(text),
 				 "its superblock is, or does not fit the %llu bytes mapped",
 				 (unsigned long long)nvju_region(opened->region)->size_bytes);
-		return nvju_fail(
-			error,
-			"cannot recover the journal in %s: it is damaged (%s), and nothing "
-			"was written; look: nvj check %s",
-			path, text, path);
+		return nvju_fail(error,
+				 "cannot recover the journal in %s: it is damaged (%s), and %s "
+				 "written; look: nvj check %s",
+				 path, text,
+				 opened->report.blocks ? "not all of it was" : "nothing was", path);
 	case NVJ_EMEDIUM:
 		return nvju_fail(error,
 				 "cannot open the journal in %s: it belongs to another disk; look: "

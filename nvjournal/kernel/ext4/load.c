@@ -90,8 +90,9 @@ static int recover(struct super_block *sb, struct ext4_super_block *es, struct n
 	if (err) {
 		ext4_msg(sb, KERN_ERR, "the disk cannot be recovered from %s: %s; %s",
 			 nvj->options.journal_path, nvj_strerror(err),
-			 err == NVJ_EUCLEAN ? "nothing was written; see nvj check"
-					    : "mount it again, it is safe to repeat");
+			 err != NVJ_EUCLEAN ? "mount it again, it is safe to repeat"
+			 : report->blocks   ? "not all was written; see nvj check"
+					    : "nothing was written; see nvj check");
 		goto out;
 	}
 	memcpy((u8 *)es + EXT4_S_ERR_START, errors, EXT4_S_ERR_LEN);

@@ -138,8 +138,9 @@ static int recover(struct super_block *sb, struct nvjk_mount *mount)
 	if (err) {
 		nvjk_say(sb, KERN_ERR, "the disk cannot be recovered from %s: %s; %s",
 			 mount->options.journal_path, nvj_strerror(err),
-			 err == NVJ_EUCLEAN ? "nothing was written; see nvj check"
-					    : "mount it again, it is safe to repeat");
+			 err != NVJ_EUCLEAN ? "mount it again, it is safe to repeat"
+			 : report->blocks   ? "not all was written; see nvj check"
+					    : "nothing was written; see nvj check");
 		goto out;
 	}
 	err = rebuild(sb);
