@@ -4,10 +4,19 @@
 
 #include "internal.h"
 
+/*
+ * A crafted region may name any block. The sector of one beyond the end may be that
+ * of another block, in 64 bits.
+ */
+static bool has(const struct nvjk_disk *disk, u64 block)
+{
+	return block < (u64)bdev_nr_bytes(disk->bdev) / NVJ_BLOCK_BYTES;
+}
+
 static int read(void *context, u64 block, void *image)
 {
 	struct nvjk_disk *disk = context;
-	int error = nvjk_cache_read(disk, block, image);
+	int error = has(disk, block) ? nvjk_cache_read(disk, block, image) : NVJ_EIO;
 
 	atomic64_inc(error ? &disk->errors : &disk->reads);
 	return error;
@@ -20,6 +29,10 @@ static int start_write(void *context, unsigned int number, struct nvj_write *wri
 
 	if (READ_ONCE(disk->held))
 		return NVJ_EIO;
+	if (!has(disk, write->block)) {
+		atomic64_inc(&disk->errors);
+		return NVJ_EIO;
+	}
 	if (READ_ONCE(disk->recovering))
 		nvjk_write_ended(queue, write, nvjk_cache_write(disk, write->block, write->image));
 	else

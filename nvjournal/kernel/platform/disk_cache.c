@@ -21,14 +21,8 @@ int nvjk_cache_read(struct nvjk_disk *disk, u64 block, void *image)
 
 int nvjk_cache_write(struct nvjk_disk *disk, u64 block, const void *image)
 {
-	struct buffer_head *bh = NULL;
+	struct buffer_head *bh = __getblk(disk->bdev, block, NVJ_BLOCK_BYTES);
 
-	/*
-	 * A crafted region may name a block beyond the end: the cache must not
-	 * handle it.
-	 */
-	if (block < bdev_nr_bytes(disk->bdev) / NVJ_BLOCK_BYTES)
-		bh = __getblk(disk->bdev, block, NVJ_BLOCK_BYTES);
 	if (!bh) {
 		atomic64_inc(&disk->errors);
 		return NVJ_EIO;
