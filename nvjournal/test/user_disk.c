@@ -1,11 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Disks: files by io_uring and without, and the memory disk with its faults. */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "nvjournal_user.h"
 #include "user_expect.h"
+
+/* The memory disk is compiled here, with a calloc that fails when told. */
+static bool no_memory_is_left;
+static void *calloc_of_test(size_t count, size_t bytes)
+{
+	return no_memory_is_left ? NULL : calloc(count, bytes);
+}
+#define calloc calloc_of_test
+#include "../user/disk_memory.c"
+#undef calloc
 
 static void fill(uint8_t *image, uint64_t block, unsigned version)
 {
@@ -199,6 +210,17 @@ static void a_block_too_far_is_no_other_block(unsigned flags)
 	unlink(path);
 }
 
+static void no_memory_is_no_wrong_argument(void)
+{
+	struct nvju_disk *disk;
+
+	no_memory_is_left = true;
+	expect(nvju_disk_memory(&disk, 100, NULL) == NVJ_ENOMEM && !disk);
+	expect(strstr(nvju_error(), "no memory"));
+	expect(nvju_disk_memory(&disk, 0, NULL) == NVJ_EINVAL && !disk);
+	no_memory_is_left = false;
+}
+
 static void channels_take_their_time(void)
 {
 	const struct nvju_disk_model model = {.channels = 4, .write_ns = 200000};
@@ -221,6 +243,7 @@ int main(void)
 	a_block_too_far_is_no_other_block(0);
 	a_block_too_far_is_no_other_block(NVJU_DISK_NO_URING);
 	memory_fails_when_told();
+	no_memory_is_no_wrong_argument();
 	a_cache_loses_what_was_not_flushed();
 	channels_take_their_time();
 	return 0;

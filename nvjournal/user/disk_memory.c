@@ -250,19 +250,26 @@ static void *zeros(uint64_t bytes)
 	return memory == MAP_FAILED ? NULL : memory;
 }
 
+static int no_memory(uint64_t blocks)
+{
+	return nvju_fail(NVJ_ENOMEM, "cannot make a memory disk of %" PRIu64 " blocks: no memory",
+			 blocks);
+}
+
 int nvju_disk_memory(struct nvju_disk **disk, uint64_t blocks, const struct nvju_disk_model *model)
 {
-	struct memory_disk *memory = calloc(1, sizeof(*memory));
+	struct memory_disk *memory;
 
 	*disk = NULL;
-	if (!memory || !blocks || blocks > INT64_MAX / NVJ_BLOCK_BYTES ||
-	    (model && model->channels > MAX_CHANNELS)) {
-		free(memory);
+	if (!blocks || blocks > INT64_MAX / NVJ_BLOCK_BYTES ||
+	    (model && model->channels > MAX_CHANNELS))
 		return nvju_fail(NVJ_EINVAL,
 				 "cannot make a memory disk of %" PRIu64
 				 " blocks: it needs 1 or more, and at most %u channels",
 				 blocks, MAX_CHANNELS);
-	}
+	memory = calloc(1, sizeof(*memory));
+	if (!memory)
+		return no_memory(blocks);
 	memory->disk.kind = &memory_kind;
 	memory->blocks = blocks;
 	memory->random = 1;
@@ -276,9 +283,7 @@ int nvju_disk_memory(struct nvju_disk **disk, uint64_t blocks, const struct nvju
 	}
 	if (!memory->bytes || (memory->model.cached && (!memory->stable || !memory->dirty))) {
 		memory_close(&memory->disk);
-		return nvju_fail(NVJ_ENOMEM,
-				 "cannot make a memory disk of %" PRIu64 " blocks: no memory",
-				 blocks);
+		return no_memory(blocks);
 	}
 	snprintf(memory->disk.how, sizeof(memory->disk.how), "memory");
 	*disk = &memory->disk;
