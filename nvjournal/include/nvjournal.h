@@ -299,6 +299,7 @@ struct nvj_persistence {
 struct nvj_region {
 	void *base;
 	uint64_t size_bytes;
+	/* NULL: only functions that write nothing may use it, as nvj_check. */
 	const struct nvj_persistence *persistence;
 	/*
 	 * Copies data out of the region during recovery, where the memory may

@@ -32,7 +32,10 @@ const char *nvju_error(void);
 struct nvju_region;
 
 enum nvju_region_flags {
-	/* Mapped read-only. Others may read it at the same time. */
+	/*
+	 * Mapped read-only. Others may read it at the same time. nvj_format,
+	 * nvj_recover and nvj_open return NVJ_EINVAL.
+	 */
 	NVJU_READ_ONLY = 1,
 	/*
 	 * If the file does not exist or is shorter than offset + size_bytes, it

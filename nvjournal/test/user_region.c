@@ -110,6 +110,35 @@ static void what_cannot_be_mapped_is_refused(void)
 	unlink(path);
 }
 
+/* They return an error; a store into the mapping would end the program. */
+static void a_region_to_read_is_not_written(void)
+{
+	const struct nvj_format_options format = {.uuid = {1}};
+	const struct nvj_options options = {0};
+	struct nvju_platform platform;
+	struct nvju_region *region;
+	struct nvju_disk *disk;
+	struct nvj_report report;
+	struct nvj *journal;
+	char path[64];
+
+	expect(nvju_disk_memory(&disk, 8, NULL) == 0);
+	nvju_platform_init(&platform, disk);
+	expect(nvju_region_open(&region, new_file(path), 0, 1 << 20,
+				NVJU_CREATE | NVJ_ALLOW_VOLATILE) == 0);
+	expect(nvj_format(nvju_region(region), &format) == 0);
+	nvju_region_close(region);
+	expect(nvju_region_open(&region, path, 0, 0, NVJU_READ_ONLY) == 0);
+	expect(nvj_format(nvju_region(region), &format) == NVJ_EINVAL);
+	expect(nvj_recover(nvju_region(region), &platform.platform, &report) == NVJ_EINVAL);
+	expect(nvj_open(&journal, nvju_region(region), &platform.platform, &options, &report) ==
+	       NVJ_EINVAL);
+	expect(nvj_check(nvju_region(region), &platform.platform, &report) == 0);
+	nvju_region_close(region);
+	nvju_disk_close(disk);
+	unlink(path);
+}
+
 /* A plain file is no persistent memory, and is taken by who says that it may be volatile. */
 static void what_is_volatile_is_asked_for(void)
 {
@@ -186,6 +215,7 @@ int main(void)
 	a_file_is_made_and_keeps_what_was_fenced();
 	a_region_is_open_once_and_slices_are_apart();
 	what_cannot_be_mapped_is_refused();
+	a_region_to_read_is_not_written();
 	what_is_volatile_is_asked_for();
 	dram_is_slow_if_so_told();
 	return 0;

@@ -160,7 +160,7 @@ static int map(struct nvju_region *region, const char *path, uint64_t offset, ui
 	base = mmap(NULL, size, protection, MAP_SHARED_VALIDATE | MAP_SYNC, region->fd,
 		    (off_t)offset);
 	region->region.persistence = nvj_persistence(NULL);
-	if (base != MAP_FAILED && !region->region.persistence) {
+	if (base != MAP_FAILED && !region->region.persistence && !region->read_only) {
 		(void)munmap(base, size);
 		return nvju_fail(NVJ_EINVAL,
 				 "region %s is in persistent memory, and this processor has no "
@@ -170,7 +170,8 @@ static int map(struct nvju_region *region, const char *path, uint64_t offset, ui
 	}
 	if (base != MAP_FAILED) {
 		snprintf(region->how, sizeof(region->how), "DAX (MAP_SYNC), %s",
-			 region->region.persistence->name);
+			 region->region.persistence ? region->region.persistence->name
+						    : "no flush");
 	} else {
 		base = mmap(NULL, size, protection, MAP_SHARED, region->fd, (off_t)offset);
 		if (base == MAP_FAILED)
@@ -188,6 +189,9 @@ static int map(struct nvju_region *region, const char *path, uint64_t offset, ui
 		snprintf(region->how, sizeof(region->how), "plain %s, msync",
 			 S_ISBLK(status->st_mode) ? "block device" : "file");
 	}
+	/* Then the engine refuses to write, where a store would end the program. */
+	if (region->read_only)
+		region->region.persistence = NULL;
 	region->region.base = base;
 	region->region.size_bytes = size;
 	nvju_catch_bus_errors(region);
