@@ -189,8 +189,10 @@ enum nvj_commit_kind {
  * 	sealed		its seal is that of tid and matches the record
  * 	not yet		its seal is that of tid - commits, or 0 on the first lap
  * 	damaged		anything else: not the result of a crash, but of a bit error
+ *
+ * __extension__: C++ has no array like at[], but its compilers do.
  */
-struct nvj_disk_commit {
+__extension__ struct nvj_disk_commit {
 	uint64_t seal; /* 0 */
 	uint64_t tid;  /* 8 */
 	uint32_t kind; /* 16 enum nvj_commit_kind */
