@@ -537,9 +537,10 @@ int nvj_check(const struct nvj_region *region, const struct nvj_platform *platfo
  * the committed part is damaged, nothing is written (NVJ_EUCLEAN). Memory that
  * fails only after it was checked is also NVJ_EUCLEAN, with blocks in the report
  * if some were written. The tail does not move then, and a later recovery writes
- * them again. After a crash during recovery, call it again. Partitions are
- * independent: nvj_recover_with recovers them in parallel if the platform passes
- * it run (below).
+ * them again. Other errors are those of nvj_read_super, NVJ_EIO of the disk,
+ * NVJ_ENOMEM, and NVJ_EINVAL if the region has no persistence. After a crash
+ * during recovery, call it again. Partitions are independent: nvj_recover_with
+ * recovers them in parallel if the platform passes it run (below).
  */
 int nvj_recover(const struct nvj_region *region, const struct nvj_platform *platform,
 		struct nvj_report *report);
@@ -588,7 +589,9 @@ struct nvj_options {
  * Opens the journal of a region. It recovers the journal if necessary, and
  * writes an anchor. The caller ensures that a region is open only once. The
  * region's memory, platform and persistence must exist until nvj_close. The
- * structures are copied.
+ * structures are copied. options and report may be NULL. Errors as
+ * nvj_recover; NVJ_EMEDIUM; NVJ_EINVAL: checkpoint_percent is above 100;
+ * NVJ_ENOSPC: all transactions up to NVJ_MAX_TID are used.
  */
 int nvj_open(struct nvj **journal, const struct nvj_region *region,
 	     const struct nvj_platform *platform, const struct nvj_options *options,
@@ -652,7 +655,10 @@ bool nvj_handles_open(const struct nvj *journal);
 /* The most credits that a handle can have: a quarter of a ring. */
 uint32_t nvj_max_credits(const struct nvj *journal);
 
-/* Adds credits if there are any without waiting; otherwise NVJ_EAGAIN. */
+/*
+ * Adds credits if there are any without waiting; otherwise NVJ_EAGAIN.
+ * NVJ_ENOSPC: the handle would have more than nvj_max_credits(). NVJ_EROFS.
+ */
 int nvj_extend(struct nvj_handle *handle, uint32_t credits);
 
 /*
@@ -691,6 +697,7 @@ void nvj_unreserve(struct nvj_reserved *reserved);
  * Announces a change of the block; image has its 4096 bytes before the change.
  * Necessary once for each handle and block. It allocates all memory that
  * nvj_log may need. NVJ_ENOMEM, NVJ_EROFS: the block must not be changed.
+ * NVJ_EINVAL: there is no block ~0.
  *
  * image may be NULL: the caller's memory may have been changed without the
  * journal, so it does not show the content at home. Then nvj_log compares with
@@ -719,9 +726,9 @@ int nvj_create(struct nvj_handle *handle, uint64_t block);
  * change is in the journal, and the memory may change again. The record is in
  * the region and persistent when the handle stops, or earlier. Returns 0 if
  * nothing has changed, else the number of lines of the record. NVJ_ENOSPC: more
- * than the handle's credits. NVJ_EROFS. Two threads may log the same block only
- * in an order that the caller ensures (its lock of the block, or different
- * lines by mask).
+ * than the handle's credits. NVJ_EINVAL: the handle has not accessed the block.
+ * NVJ_EROFS. Two threads may log the same block only in an order that the
+ * caller ensures (its lock of the block, or different lines by mask).
  */
 int nvj_log(struct nvj_handle *handle, uint64_t block, const void *image, uint64_t mask);
 
@@ -763,6 +770,7 @@ void nvj_merge(struct nvj_handle *handle, uint64_t tid);
  * Says that the block is freed. When this transaction is committed, neither
  * checkpoint nor recovery writes earlier logged versions of it. It takes one
  * line. After that commit the caller may use the block for something else.
+ * Returns 0 or more, or errors as nvj_access and nvj_log.
  */
 int nvj_revoke(struct nvj_handle *handle, uint64_t block);
 
@@ -782,8 +790,9 @@ uint64_t nvj_stop(struct nvj_handle *handle);
  * commit together (NVJ_MERGED): no handle waits in the middle of its operation.
  * tid 0: all handles that were stopped before. If nothing was logged since the
  * last commit, it returns 0 at once and nvj_committed() does not change.
- * NVJ_EIO, NVJ_EROFS: the transaction may survive or not. Must not be called
- * with an open handle.
+ * NVJ_EINVAL: tid is later than nvj_running(); nothing was done. NVJ_EIO,
+ * NVJ_EROFS: the transaction may survive or not. Must not be called with an
+ * open handle.
  */
 int nvj_commit(struct nvj *journal, uint64_t tid);
 

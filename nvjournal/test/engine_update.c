@@ -165,8 +165,12 @@ static void limits_are_kept(void)
 	expect(nvj_revoke(&h, 1) == NVJ_ENOSPC);
 	expect(nvj_extend(&h, most) == NVJ_ENOSPC);
 	expect(nvj_close(e.journal) == NVJ_EBUSY);
+	expect(nvj_access(&h, UINT64_MAX, NULL) == NVJ_EINVAL);
+	expect(nvj_revoke(&h, UINT64_MAX) == NVJ_EINVAL);
 	nvj_stop(&h);
-	expect(nvj_commit(e.journal, 1000) == NVJ_EINVAL);
+	expect(nvj_commit(e.journal, nvj_running(e.journal) + 1) == NVJ_EINVAL);
+	expect(nvj_committed(e.journal) < nvj_running(e.journal));
+	expect(nvj_commit(e.journal, nvj_running(e.journal)) == 0);
 	expect(nvj_close(e.journal) == 0);
 	engine_end(&e);
 }
