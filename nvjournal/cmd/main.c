@@ -55,6 +55,7 @@ static const struct {
 	 "\n"
 	 "Reads everything that recovery would read; changes nothing. Exit code: 0 sound, 1\n"
 	 "damaged (each place is listed), 2 unusable: no journal, or it cannot be read.\n"
+	 "A damaged copy of the superblock or tail is 1, too; recovery writes it again.\n"
 	 "\n"
 	 "  nvj check /mnt/pmem/journal && echo sound\n"},
 	{"recover", command_recover, "write committed data to the disk",
@@ -148,6 +149,10 @@ int main(int count, char **words)
 		return EXIT_SOUND;
 	}
 	if (!strcmp(words[1], "--version")) {
+		if (count > 2) {
+			complain("--version: there is nothing after it: \"%s\"", words[2]);
+			return EXIT_UNUSABLE;
+		}
 		printf("nvj %s, format %u\n", NVJ_VERSION, NVJ_FORMAT_VERSION);
 		return EXIT_SOUND;
 	}

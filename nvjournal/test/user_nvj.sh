@@ -47,6 +47,7 @@ field() {
 must 2 'COMMAND' "$nvj"
 must 0 'nvj recover journal.img' "$nvj" --help
 must 0 'nvj ' "$nvj" --version
+must 2 '"extra"' "$nvj" --version extra
 must 2 'no command "fix"' "$nvj" fix
 must 2 'no option "--sise"' "$nvj" format a --sise 1M
 must 2 'is not a size' "$nvj" format --allow-volatile a --size 64Q
@@ -234,6 +235,10 @@ must 2 'superblock is damaged' "$nvj" dump d
 cp store.journal d
 flip d 8192
 must 1 'the copy of the tail at byte 8192' "$nvj" check d
+cp d e
+cp store s
+must 0 'recovered' "$nvj" recover --allow-volatile e --target s
+must 0 'clean' "$nvj" check e # recovery has repaired the copy
 flip d 8256
 must 2 'tail' "$nvj" check d
 must 2 'tail' "$nvj" inspect d
