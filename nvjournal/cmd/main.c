@@ -136,6 +136,22 @@ void print_help(const char *command, FILE *to)
 	      to);
 }
 
+static bool is_command(const char *name)
+{
+	unsigned n;
+
+	for (n = 0; n < COMMANDS; n++)
+		if (!strcmp(name, commands[n].name))
+			return true;
+	return false;
+}
+
+static int no_command(const char *name)
+{
+	complain("there is no command \"%s\"; see nvj --help", name);
+	return EXIT_UNUSABLE;
+}
+
 int main(int count, char **words)
 {
 	unsigned n;
@@ -145,6 +161,8 @@ int main(int count, char **words)
 		return EXIT_UNUSABLE;
 	}
 	if (!strcmp(words[1], "--help") || !strcmp(words[1], "-h") || !strcmp(words[1], "help")) {
+		if (count > 2 && !is_command(words[2]))
+			return no_command(words[2]);
 		print_help(count > 2 ? words[2] : NULL, stdout);
 		return EXIT_SOUND;
 	}
@@ -167,6 +185,5 @@ int main(int count, char **words)
 		complain("%s: cannot write all of the output", words[1]);
 		return result == EXIT_SOUND ? EXIT_DAMAGED : result;
 	}
-	complain("there is no command \"%s\"; see nvj --help", words[1]);
-	return EXIT_UNUSABLE;
+	return no_command(words[1]);
 }

@@ -49,6 +49,7 @@ must 0 'nvj recover journal.img' "$nvj" --help
 must 0 'nvj ' "$nvj" --version
 must 2 '"extra"' "$nvj" --version extra
 must 2 'no command "fix"' "$nvj" fix
+must 2 'no command "fix"' "$nvj" help fix
 must 2 'no option "--sise"' "$nvj" format a --sise 1M
 must 2 'is not a size' "$nvj" format --allow-volatile a --size 64Q
 must 2 'is not a size' "$nvj" format --allow-volatile a --size 99999999999G
