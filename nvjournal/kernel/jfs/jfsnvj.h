@@ -102,6 +102,11 @@ void jfsnvj_thaw(struct super_block *sb);
  */
 bool jfsnvj_removal_begins(struct super_block *sb);
 void jfsnvj_removal_ends(struct super_block *sb);
+/*
+ * Nobody uses the file system any more: as kill_block_super, when JFS's thread that commits
+ * inodes while locks are few (jfs_sync) uses none of it either.
+ */
+void jfsnvj_kill_super(struct super_block *sb);
 /* A lazy commit thread of JFS begins and ends to end a transaction. */
 void jfsnvj_ends_lazily(struct jfs_sb_info *sbi, bool begins);
 
@@ -222,6 +227,8 @@ void txUpdateMap(struct tblock *tblk);
 void txRelease(struct tblock *tblk);
 /* An inode that is evicted gives up the locks that it has without a transaction. */
 void jfsnvj_drop_anonymous(struct inode *ip);
+/* s_active is 0. Waits until jfs_sync uses no inode of the file system. */
+void jfsnvj_wait_for_sync(struct super_block *sb);
 /* JFS's list of free ones of a kind: takes up to most, unless few are left. */
 unsigned int jfsnvj_take_from_list(enum jfsnvj_kind kind, u16 *numbers, unsigned int most);
 void jfsnvj_return_to_list(enum jfsnvj_kind kind, const u16 *numbers, unsigned int count);

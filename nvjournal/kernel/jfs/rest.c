@@ -135,6 +135,16 @@ void jfsnvj_come_to_rest(struct jfsnvj *j, bool unmounting)
 		give_up_rest(j, unmounting);
 }
 
+/*
+ * jfs_sync has a reference to an inode, and none to the file system. An umount that found the
+ * inode in use would free what belongs to it all the same.
+ */
+void jfsnvj_kill_super(struct super_block *sb)
+{
+	jfsnvj_wait_for_sync(sb);
+	kill_block_super(sb);
+}
+
 /* --- Removals ------------------------------------------------------------------------ */
 
 /*

@@ -123,6 +123,12 @@ var jfsMutants = []jfsMutant{
 		"	if (sb_rdonly(inode->i_sb))\n		jfsnvj_drop_anonymous(inode);\n", "", "", "uncommitted"},
 	{"pages of an inode that is not committed stay in memory", "kernel/jfs/edits",
 		"			_metapage_homeok(mp);\n			put_metapage(mp);", "			put_metapage(mp);", "", "uncommitted"},
+	{"an extension holds up a thread that it waits for", "kernel/jfs/edits",
+		"'tid = txBegin(ip->i_sb, COMMIT_INODE | COMMIT_FORCE);'", "'tid = txBegin(ip->i_sb, COMMIT_INODE);'", "", "extended while few"},
+	{"a thread that is held up does not see the end of an extension", "kernel/jfs/edits",
+		"	TXN_LOCK();\n	clear_bit(log_QUIESCE, &log->flag);\n	TXN_UNLOCK();\n", "	clear_bit(log_QUIESCE, &log->flag);\n", "", "resumed"},
+	{"an umount does not wait for the thread that commits inodes", "kernel/jfs/rest.c",
+		"	jfsnvj_wait_for_sync(sb);\n", "", "", "unmounted while few"},
 	{"an aborted file system can become writable", "kernel/jfs/options.c",
 		"if (READ_ONCE(jfsnvj_of(sb)->aborted)) {", "if (false) {", "", "failed data"},
 }

@@ -12,16 +12,21 @@
  *
  * skip: that many calls run normally first. task: only calls of the thread with that
  * number are meant; 0: all. wait: the function does not return before another one is
- * chosen. So a test can hold a thread up between two steps. x86-64 only.
+ * chosen. So a test can hold a thread up between two steps. before: it is held up before
+ * the function, which then runs. busy: so many milliseconds instead, in which its processor
+ * does nothing else; the first call only. So a thread can be held up that has a spin lock.
+ * x86-64 only.
  */
 #include <linux/atomic.h>
 #include <linux/kprobes.h>
+#include <linux/ktime.h>
 #include <linux/linkage.h>
 #include <linux/module.h>
 #include <linux/mutex.h>
 #include <linux/sched.h>
 #include <linux/string.h>
 #include <linux/wait.h>
+#include <asm/nospec-branch.h>
 
 static DEFINE_MUTEX(lock);
 static char name[KSYM_NAME_LEN];
@@ -29,7 +34,8 @@ static struct kprobe probe;
 static atomic_long_t calls;
 static unsigned long value, skip;
 static int task;
-static bool wait;
+static bool wait, before;
+static unsigned int busy;
 
 /* A thread that is held up has entered a fault, and leaves it when there is another one. */
 static DECLARE_WAIT_QUEUE_HEAD(ended);
@@ -47,6 +53,43 @@ static noinline unsigned long faults_wait(void)
 	return READ_ONCE(value);
 }
 
+/* Where the function is, before which threads are held up. */
+static unsigned long target;
+
+unsigned long faults_hold(void);
+unsigned long faults_hold(void)
+{
+	unsigned long where = READ_ONCE(target);
+
+	(void)faults_wait();
+	return where;
+}
+
+/* Comes before the function, which gets its arguments. */
+void faults_before(void);
+asm(".pushsection .text, \"ax\", @progbits\n"
+    ".type faults_before, @function\n"
+    ".globl faults_before\n"
+    "faults_before:\n"
+    "	push %rdi\n"
+    "	push %rsi\n"
+    "	push %rdx\n"
+    "	push %rcx\n"
+    "	push %r8\n"
+    "	push %r9\n"
+    "	sub $8, %rsp\n"
+    "	call faults_hold\n"
+    "	add $8, %rsp\n"
+    "	pop %r9\n"
+    "	pop %r8\n"
+    "	pop %rcx\n"
+    "	pop %rdx\n"
+    "	pop %rsi\n"
+    "	pop %rdi\n"
+    "	" ANNOTATE_RETPOLINE_SAFE "	jmp *%rax\n"
+    ".size faults_before, .-faults_before\n"
+    ".popsection\n");
+
 /* Replaces the function: returns to its caller at once. */
 void faults_return(void);
 asm(".pushsection .text, \"ax\", @progbits\n"
@@ -59,14 +102,25 @@ asm(".pushsection .text, \"ax\", @progbits\n"
 static int replace(struct kprobe *p, struct pt_regs *regs)
 {
 	int only = READ_ONCE(task);
+	unsigned int left = READ_ONCE(busy);
+	long number;
 
 	if (only && current->pid != only)
 		return 0;
-	if (atomic_long_inc_return(&calls) <= READ_ONCE(skip))
+	number = atomic_long_inc_return(&calls) - (long)READ_ONCE(skip);
+	if (number <= 0)
 		return 0;
+	if (left) {
+		u64 end = ktime_get_mono_fast_ns() + left * (u64)NSEC_PER_MSEC;
+
+		while (number == 1 && ktime_get_mono_fast_ns() < end)
+			cpu_relax();
+		return 0;
+	}
 	if (READ_ONCE(wait)) {
 		atomic_inc(&waiting);
-		regs->ip = (unsigned long)faults_wait;
+		WRITE_ONCE(target, (unsigned long)p->addr);
+		regs->ip = READ_ONCE(before) ? (unsigned long)faults_before : (unsigned long)faults_wait;
 		return 1;
 	}
 	regs->ax = READ_ONCE(value);
@@ -124,6 +178,8 @@ module_param(value, ulong, 0600);
 module_param(skip, ulong, 0600);
 module_param(task, int, 0600);
 module_param(wait, bool, 0600);
+module_param(before, bool, 0600);
+module_param(busy, uint, 0600);
 
 static int __init faults_init(void)
 {
