@@ -25,6 +25,8 @@ type Reader struct {
 	// line is the number of the line read last, from 1.
 	line    int
 	partial int
+	// opened is the file, if [OpenReader] opened one.
+	opened os.FileInfo
 }
 
 var _ Source = (*Reader)(nil)
@@ -41,6 +43,9 @@ func OpenReader(path string) (*Reader, error) {
 		return nil, err
 	}
 	r.close = file.Close
+	if r.opened, err = file.Stat(); err != nil {
+		return nil, errors.Join(fmt.Errorf("cannot read the recording: %w", err), file.Close())
+	}
 	return r, nil
 }
 

@@ -3,6 +3,7 @@ package account
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -179,5 +180,57 @@ func TestRotationSurvivesAKillAtEveryStep(t *testing.T) {
 		if _, err := os.Lstat(path + nextSuffix); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// While files get other names, each is read once, and none is missing.
+func TestARecordingMayBeReadWhileItIsRotated(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "r")
+	r := rotating(t, path, 4)
+	recordSeconds(t, r, 0, 20)
+	done := make(chan error, 1)
+	stop := make(chan struct{})
+	go func() {
+		for second := 20; ; second++ {
+			select {
+			case <-stop:
+				done <- nil
+				return
+			default:
+			}
+			s := testSample(0)
+			s.Time = s.Time.Add(time.Duration(second) * time.Second)
+			if err := r.Record(s); err != nil {
+				done <- err
+				return
+			}
+		}
+	}()
+	for range 300 {
+		s, err := OpenSeries(path)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		before := -1
+		for {
+			sample, err := s.Next(t.Context())
+			if err != nil {
+				if !errors.Is(err, io.EOF) {
+					t.Error(err)
+				}
+				break
+			}
+			second := int(sample.Time.Sub(testSample(0).Time).Seconds())
+			if before >= 0 && second != before+1 {
+				t.Errorf("second %d follows on %d", second, before)
+			}
+			before = second
+		}
+		s.Close()
+	}
+	close(stop)
+	if err := <-done; err != nil {
+		t.Error(err)
 	}
 }

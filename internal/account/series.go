@@ -5,10 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
+	"slices"
 )
 
 // Series reads the files of a recording one after the other; it is a [Source].
 type Series struct {
+	path    string
 	paths   []string
 	readers []*Reader
 	// at is the file being read.
@@ -17,14 +21,44 @@ type Series struct {
 
 var _ Source = (*Series)(nil)
 
+// openTries is how often a recording is opened that is rotated meanwhile.
+const openTries = 100
+
 // OpenSeries opens the recording at path with the older files that a
-// [Rotation] left beside it, oldest first.
+// [Rotation] left beside it, oldest first. It may be written meanwhile.
 func OpenSeries(path string) (*Series, error) {
+	for try := 1; ; try++ {
+		s, err := openSeries(path)
+		switch {
+		case try == openTries || err != nil && !errors.Is(err, fs.ErrNotExist):
+			return s, err
+		case err == nil && s.inPlace():
+			return s, nil
+		case err == nil:
+			// A file got another name meanwhile: it would be read twice, or never.
+			if err := s.Close(); err != nil {
+				return nil, err
+			}
+		default:
+			// A missing recording has no other file, and no rotation creates one.
+			if files, listErr := RecordingFiles(path); listErr != nil || len(files) == 1 && files[0] == path && !exists(path) {
+				return nil, err
+			}
+		}
+	}
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+func openSeries(path string) (*Series, error) {
 	paths, err := RecordingFiles(path)
 	if err != nil {
 		return nil, err
 	}
-	s := &Series{paths: paths}
+	s := &Series{path: path, paths: paths}
 	for _, name := range paths {
 		reader, err := OpenReader(name)
 		if err != nil {
@@ -33,6 +67,18 @@ func OpenSeries(path string) (*Series, error) {
 		s.readers = append(s.readers, reader)
 	}
 	return s, nil
+}
+
+// inPlace says that the open files still have their names, and that no other was added.
+func (s *Series) inPlace() bool {
+	for n, r := range s.readers {
+		named, err := os.Stat(s.paths[n])
+		if err != nil || r.opened != nil && !os.SameFile(named, r.opened) {
+			return false
+		}
+	}
+	paths, err := RecordingFiles(s.path)
+	return err == nil && slices.Equal(paths, s.paths)
 }
 
 // Next gives the next sample, at once; io.EOF at the end of the last file.
