@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "../user/present.h"
 #include "nvj.h"
@@ -172,6 +173,23 @@ static bool names_device(const char *file)
 	return !strncmp(file, "/dev/", 5) && strncmp(file, "/dev/shm/", 9);
 }
 
+/*
+ * Gives a file that is not formatted after all the length that it had, or removes it if it
+ * is new. Another file that has the name now stays, and what was added after the region.
+ */
+static void undo(const char *file, uint64_t end, bool existed, const struct stat *before)
+{
+	struct stat now;
+
+	if (stat(file, &now) || !S_ISREG(now.st_mode) || (uint64_t)now.st_size != end)
+		return;
+	if (!existed)
+		(void)unlink(file);
+	else if (now.st_dev == before->st_dev && now.st_ino == before->st_ino &&
+		 now.st_size > before->st_size)
+		(void)!truncate(file, before->st_size);
+}
+
 /* A number that was not given. The engine calls it 0, which no user may choose. */
 #define NOT_GIVEN UINT64_MAX
 
@@ -198,7 +216,8 @@ int command_format(int count, char **words)
 	};
 	struct nvju_region *region;
 	const char *file;
-	struct stat status;
+	struct stat status = {0};
+	bool existed;
 	int result;
 
 	result = read_arguments("format", count, words, arguments, &file);
@@ -210,7 +229,8 @@ int command_format(int count, char **words)
 			 file, NVJ_MAX_PARTITIONS, NVJ_MIN_COMMITS, NVJ_MAX_COMMITS);
 		return EXIT_UNUSABLE;
 	}
-	if (!size && stat(file, &status) < 0 && errno == ENOENT) {
+	existed = !stat(file, &status) || errno != ENOENT;
+	if (!size && !existed) {
 		complain("cannot format %s: there is no such file; to make it, give its size: "
 			 "--size 64M",
 			 file);
@@ -229,6 +249,8 @@ int command_format(int count, char **words)
 		result = EXIT_DAMAGED;
 	else
 		result = make(file, nvju_region(region), &options);
+	if (result != EXIT_SOUND)
+		undo(file, offset + nvju_region(region)->size_bytes, existed, &status);
 	nvju_region_close(region);
 	return result;
 }

@@ -114,6 +114,16 @@ must 2 'no block of 4096 bytes at offset 0; give a size' "$nvj" format --allow-v
 must 2 'no block of 4096 bytes at offset 0' "$nvj" inspect empty
 ! grep -q 'give a size' out || { echo "inspect cannot extend a file"; exit 1; }
 must 1 'too few' "$nvj" format --allow-volatile j --partitions 64 --commits 65536
+# What is refused is as it was: a file that is longer now would keep blocks of the disk.
+echo precious >short
+for options in '--size 8M' '--size 1M --offset 1M --partitions 64' '--size 1024T' '--size 8M --commits 17 --force'; do
+	"$nvj" format --allow-volatile short $options 2>/dev/null && { echo "short was formatted: $options"; exit 1; }
+	[ "$(cat short)" = precious ] || { echo "a refused format changed a file: $options"; exit 1; }
+done
+must 1 'too few' "$nvj" format --allow-volatile new --size 1M --partitions 64
+must 2 'power of two' "$nvj" format --allow-volatile new --size 8M --commits 17
+must 2 'cannot make region' "$nvj" format --allow-volatile new --size 1024T
+[ ! -e new ] || { echo "a refused format made a file"; exit 1; }
 must 2 'power of two' "$nvj" format --allow-volatile j --commits 17
 must 2 'choose cpu or block' "$nvj" format --allow-volatile j --placement disk
 must 0 'by block' "$nvj" format --allow-volatile j --placement block

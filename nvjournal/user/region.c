@@ -105,12 +105,14 @@ static int extend(int fd, const char *path, uint64_t from, uint64_t end)
 {
 	int error = posix_fallocate(fd, (off_t)from, (off_t)(end - from));
 
-	if (error)
-		return nvju_fail(-error, "cannot make region %s %" PRIu64 " bytes long: %s", path,
-				 end, strerror(error));
-	if (fsync(fd) < 0)
-		return nvju_fail(-errno, "cannot write region %s: %s", path, strerror(errno));
-	return 0;
+	if (!error && fsync(fd) == 0)
+		return 0;
+	if (!error)
+		error = errno;
+	/* On a full disk it has what was free. If this fails, it keeps it. */
+	(void)!ftruncate(fd, (off_t)from);
+	return nvju_fail(-error, "cannot make region %s %" PRIu64 " bytes long: %s", path, end,
+			 strerror(error));
 }
 
 /*
@@ -268,8 +270,11 @@ static int open_and_map(struct nvju_region *region, const char *path, uint64_t o
 					 "%" PRIu64 " are wanted, and it has %" PRIu64 " in all",
 					 path, size, offset, whole);
 		error = extend(region->fd, path, whole, offset + size);
-		if (error)
+		if (error) {
+			if (made)
+				unlink(path);
 			return error;
+		}
 	}
 	return map(region, path, offset, size, &status);
 }
