@@ -69,7 +69,7 @@ disks and memory with a PATH. Kernels are fetched by apt, pinned to a version an
 		Example: `  daybook-vm run --kernel 6.1 -- uname -r
   daybook-vm fetch --headers
   daybook-vm kernels`,
-		Args:              cobra.NoArgs,
+		Args:              noArgs,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		SilenceUsage:      true,
 		SilenceErrors:     true,

@@ -137,6 +137,9 @@ func TestMistakesOfRun(t *testing.T) {
 	if got := run(t, "pin", "more"); got.code != exitUsage {
 		t.Errorf("%+v", got)
 	}
+	if got := run(t, "foo"); got.code != exitUsage || !strings.Contains(got.stderr, "foo") || got.stdout != "" {
+		t.Errorf("%+v", got)
+	}
 }
 
 func TestHelp(t *testing.T) {
