@@ -116,7 +116,7 @@ func restoreAll(stateDir, device string) (all restored, err error) {
 				continue
 			}
 			found = true
-			outcome, ok, err := control.Restore(dir, name, deviceDir(name), openStateHost, slog.New(slog.DiscardHandler))
+			outcome, ok, err := control.Restore(dir, control.DefaultRunDir, name, deviceDir(name), openStateHost, slog.New(slog.DiscardHandler))
 			if ok {
 				outcomes = append(outcomes, outcome)
 			}

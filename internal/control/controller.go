@@ -156,14 +156,9 @@ func start(options Options, disk Disk) (*Controller, error) {
 	if open == nil {
 		open = func(*State) (Host, error) { return disk.Host, nil }
 	}
-	outcome, ok, err := recoverState(c.config.StateDir, disk.Device, open, c.log)
-	if err != nil {
+	if err := c.recoverEarlier(open); err != nil {
 		lock.Release()
 		return nil, err
-	}
-	if ok {
-		c.log.Info("restored what an earlier run had changed", "device", disk.Device,
-			"restored", len(outcome.Restored), "kept", len(outcome.Kept), "vanished", len(outcome.Vanished), "replaced", len(outcome.Replaced))
 	}
 	if c.written, err = newWrittenLog(c.config.StateDir, disk.Device); err != nil {
 		lock.Release()
@@ -171,6 +166,29 @@ func start(options Options, disk Disk) (*Controller, error) {
 	}
 	c.lock = lock
 	return c, nil
+}
+
+// recoverEarlier restores what earlier runs changed and did not restore, also one with another
+// state directory.
+func (c *Controller) recoverEarlier(open func(*State) (Host, error)) error {
+	for _, recovered := range []func() (Outcome, bool, error){
+		func() (Outcome, bool, error) {
+			return recoverElsewhere(c.options.RunDir, c.config.StateDir, c.disk.Device, open, c.log)
+		},
+		func() (Outcome, bool, error) {
+			return recoverState(c.config.StateDir, c.disk.Device, open, c.log)
+		},
+	} {
+		outcome, ok, err := recovered()
+		if err != nil {
+			return err
+		}
+		if ok {
+			c.log.Info("restored what an earlier run had changed", "device", c.disk.Device,
+				"restored", len(outcome.Restored), "kept", len(outcome.Kept), "vanished", len(outcome.Vanished), "replaced", len(outcome.Replaced))
+		}
+	}
+	return nil
 }
 
 // begin saves the original settings and sets the ideal weights.
@@ -251,9 +269,7 @@ func (c *Controller) restoreAll() error {
 	if err := c.state.Remove(c.config.StateDir); err != nil {
 		return err
 	}
-	if c.options.RunDir != "" {
-		forgetStateDir(c.options.RunDir, c.disk.Device)
-	}
+	forgetStateDir(c.options.RunDir, c.disk.Device, c.config.StateDir)
 	return nil
 }
 

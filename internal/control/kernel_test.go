@@ -199,7 +199,7 @@ func (b *testbed) options(stateDir string) Options {
 
 // restore is `daybook restore`.
 func (b *testbed) restore(stateDir string) (Outcome, bool, error) {
-	return Restore(stateDir, b.disk.Name, DeviceDir(b.disk.Name), func(s *State) (Host, error) { return OpenStateHost(b.tree, s) }, discard)
+	return Restore(stateDir, "", b.disk.Name, DeviceDir(b.disk.Name), func(s *State) (Host, error) { return OpenStateHost(b.tree, s) }, discard)
 }
 
 // restlessSource makes samples that lead to different weights each time.

@@ -156,7 +156,7 @@ func TestDyingAtAnyWriteLeavesAStateThatRestoresAll(t *testing.T) {
 				alive := writes < n
 				f.before = nil
 				restore := func() (bool, error) {
-					_, ok, err := Restore(options.Config.StateDir, "loop0", "", func(*State) (Host, error) { return f.host(), nil }, discard)
+					_, ok, err := Restore(options.Config.StateDir, "", "loop0", "", func(*State) (Host, error) { return f.host(), nil }, discard)
 					return ok, err
 				}
 				if ok, err := restore(); err != nil || alive && ok {
@@ -218,7 +218,7 @@ func TestAReplacedCgroupIsNotRestoredInto(t *testing.T) {
 	if err := state.Save(dir); err != nil {
 		t.Fatal(err)
 	}
-	outcome, ok, err := Restore(dir, "loop0", "", func(*State) (Host, error) { return f.host(), nil }, discard)
+	outcome, ok, err := Restore(dir, "", "loop0", "", func(*State) (Host, error) { return f.host(), nil }, discard)
 	if err != nil || !ok || !slices.Equal(outcome.Restored, []string{"/ca"}) || !slices.Equal(outcome.Replaced, []string{"/cb"}) || !slices.Equal(outcome.Vanished, []string{"/cc"}) {
 		t.Errorf("%+v %v %v", outcome, ok, err)
 	}

@@ -128,7 +128,7 @@ func TestWhatIsChosenAfterAKillIsKept(t *testing.T) {
 			f.limits["/ca"], f.tunables["timeout_sync"] = 7e6, "80"
 			f.mu.Unlock()
 			if again == "restore" {
-				if _, ok, err := Restore(options.Config.StateDir, "loop0", "", func(*State) (Host, error) { return f.host(), nil }, discard); !ok || err != nil {
+				if _, ok, err := Restore(options.Config.StateDir, "", "loop0", "", func(*State) (Host, error) { return f.host(), nil }, discard); !ok || err != nil {
 					t.Fatal(ok, err)
 				}
 			} else {

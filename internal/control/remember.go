@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/daybook-project/daybook/internal/atomicfile"
 )
 
@@ -29,9 +31,44 @@ func rememberStateDir(runDir, device, stateDir string) error {
 	return nil
 }
 
-func forgetStateDir(runDir, device string) {
-	// A record that is left is harmless: its directory then has no state.
-	_ = os.Remove(filepath.Join(runDir, "control-"+device))
+// forgetStateDir removes the record of a device, if it has this state directory.
+func forgetStateDir(runDir, device, stateDir string) {
+	if dir, ok := rememberedStateDir(runDir, device); ok && sameDirectory(dir, stateDir) {
+		// A record that is left is harmless: its directory then has no state.
+		_ = os.Remove(filepath.Join(runDir, "control-"+device))
+	}
+}
+
+// rememberedStateDir returns the state directory that is recorded of a device. ok is false
+// if there is none, no Daybook wrote the record, or runDir is empty.
+func rememberedStateDir(runDir, device string) (dir string, ok bool) {
+	if runDir == "" {
+		return "", false
+	}
+	file, err := os.OpenFile(filepath.Join(runDir, "control-"+device), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return "", false
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, maxPathBytes))
+	dir, whole := strings.CutSuffix(string(text), "\n")
+	if err != nil || !whole || CheckStateDir(dir) != nil {
+		return "", false
+	}
+	return filepath.Clean(dir), true
+}
+
+// sameDirectory also knows a directory by another path.
+func sameDirectory(a, b string) bool {
+	if filepath.Clean(a) == filepath.Clean(b) {
+		return true
+	}
+	first, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	second, err := os.Stat(b)
+	return err == nil && os.SameFile(first, second)
 }
 
 // RememberedStateDirs lists the state directories recorded in runDir, sorted. It
@@ -50,15 +87,8 @@ func RememberedStateDirs(runDir string) ([]string, error) {
 		if !isNote || checkDevice(device) != nil || !entry.Type().IsRegular() {
 			continue
 		}
-		file, err := os.Open(filepath.Join(runDir, entry.Name()))
-		if err != nil {
-			continue
-		}
-		text, err := io.ReadAll(io.LimitReader(file, maxPathBytes))
-		file.Close()
-		dir, whole := strings.CutSuffix(string(text), "\n")
-		if err == nil && whole && CheckStateDir(dir) == nil {
-			dirs = append(dirs, filepath.Clean(dir))
+		if dir, ok := rememberedStateDir(runDir, device); ok {
+			dirs = append(dirs, dir)
 		}
 	}
 	slices.Sort(dirs)

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 )
@@ -288,12 +289,30 @@ func recoverState(stateDir, device string, open func(*State) (Host, error), log 
 // Restore restores what a killed run left changed on one device. ok is false if
 // there is nothing. It may be repeated. open opens the host's files for a state;
 // deviceDir is as in AcquireLock. While a process controls the device, the error is
-// a *BusyError.
-func Restore(stateDir, device, deviceDir string, open func(*State) (Host, error), log *slog.Logger) (outcome Outcome, ok bool, err error) {
+// a *BusyError. When all is restored, the record of the state directory in runDir is removed.
+func Restore(stateDir, runDir, device, deviceDir string, open func(*State) (Host, error), log *slog.Logger) (outcome Outcome, ok bool, err error) {
 	lock, err := AcquireLock(stateDir, device, deviceDir)
 	if err != nil {
 		return newOutcome(device), false, err
 	}
 	defer lock.Release()
-	return recoverState(stateDir, device, open, log)
+	outcome, ok, err = recoverState(stateDir, device, open, log)
+	if err == nil {
+		forgetStateDir(runDir, device, stateDir)
+	}
+	return outcome, ok, err
+}
+
+// recoverElsewhere restores what an earlier run with another state directory changed and did
+// not restore; the lock of the disk must be held. Otherwise what that run wrote would be taken
+// for the original settings.
+func recoverElsewhere(runDir, stateDir, device string, open func(*State) (Host, error), log *slog.Logger) (outcome Outcome, ok bool, err error) {
+	dir, remembered := rememberedStateDir(runDir, device)
+	if !remembered || sameDirectory(dir, stateDir) {
+		return newOutcome(device), false, nil
+	}
+	if _, err := os.Lstat(StatePath(dir, device)); errors.Is(err, fs.ErrNotExist) {
+		return newOutcome(device), false, nil
+	}
+	return Restore(dir, runDir, device, "", open, log)
 }

@@ -96,7 +96,7 @@ func TestAHostileStateIsRefusedAsAWhole(t *testing.T) {
 				t.Fatal(err)
 			}
 			host := newFakeHost("/a", "/b/c", "/etc", "/c")
-			_, ok, err := Restore(dir, "loop0", "", func(*State) (Host, error) { return host.host(), nil }, discard)
+			_, ok, err := Restore(dir, "", "loop0", "", func(*State) (Host, error) { return host.host(), nil }, discard)
 			if err == nil || ok {
 				t.Fatalf("taken: %s", changed)
 			}
@@ -170,7 +170,7 @@ func TestWeightsBeyondTheFilesRangeAreNotRestored(t *testing.T) {
 	if err := state.Save(dir); err != nil {
 		t.Fatal(err)
 	}
-	outcome, _, err := Restore(dir, "loop0", "", func(*State) (Host, error) { return host.host(), nil }, discard)
+	outcome, _, err := Restore(dir, "", "loop0", "", func(*State) (Host, error) { return host.host(), nil }, discard)
 	if err == nil || !reflect.DeepEqual(outcome.Failed, []string{"/b/c", "/c"}) || !reflect.DeepEqual(host.log, []string{"/a restore 100", "/b/c limit 1048576", "low_latency 1"}) {
 		t.Errorf("outcome %+v, error %v, wrote %v", outcome, err, host.log)
 	}
@@ -190,7 +190,7 @@ func TestAStateOfAnEarlierBootIsOnlyRemoved(t *testing.T) {
 	}
 	host := newFakeHost("/a", "/b/c")
 	host.ids["/a"] = 11
-	outcome, ok, err := Restore(dir, "loop0", "", func(*State) (Host, error) { return host.host(), nil }, discard)
+	outcome, ok, err := Restore(dir, "", "loop0", "", func(*State) (Host, error) { return host.host(), nil }, discard)
 	if err != nil || !ok || !outcome.Rebooted || len(host.log) != 0 {
 		t.Errorf("%+v %v %v, wrote %v", outcome, ok, err, host.log)
 	}
@@ -258,6 +258,79 @@ func TestNotedStateDirectoriesAreFound(t *testing.T) {
 	}
 	if dirs, err := RememberedStateDirs(filepath.Join(run, "none")); err != nil || dirs != nil {
 		t.Errorf("without the directory: %v, %v", dirs, err)
+	}
+}
+
+// A record that stayed would send the next restore to a directory without a state.
+func TestARestoreRemovesTheRecordOfItsStateDirectory(t *testing.T) {
+	for _, by := range []string{"the same path", "another path", "none"} {
+		f, run := newFakeHost("/ca"), t.TempDir()
+		options := fakeOptions(t, f, "")
+		options.RunDir = run
+		c, err := start(options, options.Disks[0])
+		if err == nil {
+			err = c.begin()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.lock.Release() // as a kill does
+		recorded := options.Config.StateDir
+		dir := recorded
+		switch by {
+		case "another path":
+			dir = filepath.Join(t.TempDir(), "link")
+			if err := os.Symlink(options.Config.StateDir, dir); err != nil {
+				t.Fatal(err)
+			}
+		case "none": // the record is of a later run with another directory
+			recorded = t.TempDir()
+			if err := rememberStateDir(run, "loop0", recorded); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, ok, err := Restore(dir, run, "loop0", "", func(*State) (Host, error) { return f.host(), nil }, discard); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		dirs, err := RememberedStateDirs(run)
+		if err != nil || (by == "none") != reflect.DeepEqual(dirs, []string{recorded}) || by != "none" && len(dirs) > 0 {
+			t.Errorf("%s: recorded: %v, %v", by, dirs, err)
+		}
+	}
+}
+
+// Otherwise the weights that the killed run wrote would be the original ones of the next run.
+func TestARunWithAnotherStateDirectoryRestoresWhatAKilledOneLeft(t *testing.T) {
+	f, run := newFakeHost("/ca", "/cb"), t.TempDir()
+	options := fakeOptions(t, f, "containers: [{match: /ca, weight: 500}]")
+	options.RunDir = run
+	c, err := start(options, options.Disks[0])
+	if err == nil {
+		err = c.begin()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.lock.Release() // as a kill does
+	if f.weight("/ca") == (Setting{Default: 100}) {
+		t.Fatal("the first run changed nothing")
+	}
+	killed := options.Config.StateDir
+	next := fakeOptions(t, f, "containers: [{match: /cb, weight: 300}]", journalling)
+	next.RunDir = run
+	if err := Run(t.Context(), next); err != nil {
+		t.Fatal(err)
+	}
+	for _, cgroup := range []string{"/ca", "/cb"} {
+		if got := f.weight(cgroup); got != (Setting{Default: 100}) {
+			t.Errorf("in the end %s has %+v", cgroup, got)
+		}
+	}
+	if left, err := StateDevices(killed); err != nil || len(left) > 0 {
+		t.Errorf("the first run's state: %v, %v", left, err)
+	}
+	if dirs, err := RememberedStateDirs(run); err != nil || len(dirs) > 0 {
+		t.Errorf("recorded: %v, %v", dirs, err)
 	}
 }
 

@@ -194,7 +194,7 @@ func endOrRestore(t *testing.T, c *Controller, options Options, killed bool) {
 	var err error
 	if killed {
 		c.lock.Release()
-		_, _, err = Restore(options.Config.StateDir, "loop0", "", func(*State) (Host, error) { return options.Disks[0].Host, nil }, discard)
+		_, _, err = Restore(options.Config.StateDir, "", "loop0", "", func(*State) (Host, error) { return options.Disks[0].Host, nil }, discard)
 	} else {
 		err = c.stop()
 	}
@@ -247,7 +247,7 @@ func TestAUnitThatCannotBeRestoredStaysInTheState(t *testing.T) {
 		t.Error("no error")
 	}
 	u.failure = nil
-	if _, ok, err := Restore(options.Config.StateDir, "loop0", "", func(*State) (Host, error) { return options.Disks[0].Host, nil }, discard); !ok || err != nil {
+	if _, ok, err := Restore(options.Config.StateDir, "", "loop0", "", func(*State) (Host, error) { return options.Disks[0].Host, nil }, discard); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
 	u.check(t, "cb", 0, Setting{Default: 100})
@@ -281,7 +281,7 @@ func TestAUnitsWeightIsDaybooksAfterAFallback(t *testing.T) {
 				var err error
 				if killed {
 					c.lock.Release()
-					_, _, err = Restore(options.Config.StateDir, "loop0", "", func(*State) (Host, error) { return options.Disks[0].Host, nil }, discard)
+					_, _, err = Restore(options.Config.StateDir, "", "loop0", "", func(*State) (Host, error) { return options.Disks[0].Host, nil }, discard)
 				} else {
 					c.interval(journalling())
 					err = c.stop()

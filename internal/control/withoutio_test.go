@@ -28,7 +28,7 @@ func TestWhatIsGoneWithItsControllerNeedsNoRestore(t *testing.T) {
 		var err error
 		if killed {
 			c.lock.Release()
-			_, _, err = Restore(options.Config.StateDir, "loop0", "", func(*State) (Host, error) { return f.host(), nil }, discard)
+			_, _, err = Restore(options.Config.StateDir, "", "loop0", "", func(*State) (Host, error) { return f.host(), nil }, discard)
 		} else {
 			err = c.stop()
 		}
