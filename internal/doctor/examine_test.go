@@ -235,7 +235,10 @@ func TestAThinPoolWithVolumesIsReportedWhenItIsNearlyFull(t *testing.T) {
 		what, command          string
 	}{
 		{"10.00", "5.00", "", OK, "10.0 % of its data and 5.0 % of its metadata", ""},
-		{"", "", "", OK, "0.0 %", ""},
+		{"", "", "", Note, "does not know how full", "lvchange --activate y vg0/tp"},
+		{"", "", "partial", Missing, "a physical volume of it is missing", ""},
+		{"10.00", "5.00", "partial", Missing, "a physical volume of it is missing", ""},
+		{"10.00", "5.00", "new trouble", Note, "\"new trouble\"", ""},
 		{"90.00", "5.00", "", Note, "it is nearly full", "lvextend --extents"},
 		{"10.00", "95.50", "", Note, "its metadata is nearly full", "--poolmetadatasize"},
 		{"100.00", "5.00", "", Missing, "it is full", "lvextend --extents"},
@@ -260,6 +263,20 @@ func TestAThinPoolWithVolumesIsReportedWhenItIsNearlyFull(t *testing.T) {
 	}
 	if _, err := parseThinPools("no such command"); err == nil {
 		t.Error("what is no report was read")
+	}
+}
+
+// As long as no logical volume is active, a disk of a volume group looks unused.
+func TestADiskOfAVolumeGroupIsNotRecommendedForAVolume(t *testing.T) {
+	f := recorded(t, "debian12-nvme")
+	f.Disks = []Disk{{Name: "vdb", Unused: true, SizeBytes: 64 << 30}}
+	f.Tools.VolumeGroups = nil
+	if a := adviseVolumes(f); a.Backing != "device" || a.On != "vdb" {
+		t.Errorf("without a volume group: %+v", a)
+	}
+	f.Tools.VolumeGroups = []VolumeGroup{{Name: "vg0", FreeBytes: minVolumeBytes - 1, Disks: []string{"vdb"}}}
+	if a := adviseVolumes(f); a.Backing != "image" {
+		t.Errorf("with a full volume group on it: %+v", a)
 	}
 }
 

@@ -180,11 +180,14 @@ type ThinPool struct {
 	VolumeGroup string `json:"volume_group"`
 	Name        string `json:"name"`
 	SizeBytes   uint64 `json:"size_bytes"`
+	// Inactive: it is not active, and LVM does not know how full it is.
+	Inactive bool `json:"inactive,omitempty"`
 	// DataPercent and MetadataPercent are how much of either is in use; 0 if it is not
 	// active.
 	DataPercent     float64 `json:"data_percent"`
 	MetadataPercent float64 `json:"metadata_percent"`
-	// Health is "out_of_data", "metadata_read_only" or "failed"; "" if LVM reports nothing.
+	// Health is "out_of_data", "metadata_read_only", "failed" or "partial"; "" if LVM reports
+	// nothing.
 	Health string `json:"health"`
 	// Volumes are the logical volumes of Daybook in it, PromisedBytes the sizes of all
 	// that are in it.

@@ -101,7 +101,9 @@ func adviseVolumes(f Facts) VolumeAdvice {
 		return a
 	}
 	for _, d := range f.Disks {
-		if d.Unused && d.SizeBytes >= minVolumeBytes {
+		// A physical volume of LVM has no holder until a logical volume on it is active.
+		inGroup := slices.ContainsFunc(f.Tools.VolumeGroups, func(g VolumeGroup) bool { return slices.Contains(g.Disks, d.Name) })
+		if d.Unused && !inGroup && d.SizeBytes >= minVolumeBytes {
 			return VolumeAdvice{Backing: "device", On: d.Name,
 				Why:      fmt.Sprintf("%s seems unused (no partitions, no mount; check with: blkid /dev/%s), and no volume group has room", d.Name, d.Name),
 				Commands: []string{fmt.Sprintf("daybook volume create db1 --device /dev/%s", d.Name)}}

@@ -52,8 +52,8 @@ func parseThinPools(text string) ([]ThinPool, error) {
 		if pool.Type != "thin-pool" {
 			continue
 		}
-		p := ThinPool{VolumeGroup: pool.Group, Name: pool.Name, Health: pool.Health}
 		// Fields of a pool that is not active are empty.
+		p := ThinPool{VolumeGroup: pool.Group, Name: pool.Name, Health: pool.Health, Inactive: pool.Data == "" || pool.Metadata == ""}
 		p.SizeBytes, _ = strconv.ParseUint(pool.Size, 10, 64)
 		p.DataPercent, _ = strconv.ParseFloat(pool.Data, 64)
 		p.MetadataPercent, _ = strconv.ParseFloat(pool.Metadata, 64)
@@ -84,6 +84,10 @@ func examineThinPools(pools []ThinPool) []Finding {
 			plural(p.Volumes, "logical volume", "logical volumes"))
 		data, metadata := "lvextend --extents +20%LV "+name, "lvextend --poolmetadatasize +64M "+name
 		switch {
+		case p.Health == "partial":
+			found = append(found, missing(id, name, "a physical volume of it is missing", "its volumes cannot be used, or not all of their blocks; vgs --options +pv_name shows which disk to attach again", ""))
+		case p.Inactive && p.Health == "":
+			found = append(found, note(id, name, "it is not active, so LVM does not know how full it is", "writes to its volumes wait or fail when it is full", "lvchange --activate y "+name))
 		case p.Health == "failed":
 			found = append(found, missing(id, name, "it is damaged: "+use, "its volumes cannot be written; see lvmthin(7)", ""))
 		case p.Health == "metadata_read_only" || p.MetadataPercent >= 100:
@@ -94,6 +98,8 @@ func examineThinPools(pools []ThinPool) []Finding {
 			found = append(found, note(id, name, "its metadata is nearly full: "+use, "its volumes become read-only when it is full", metadata))
 		case p.DataPercent >= nearlyFullPercent:
 			found = append(found, note(id, name, "it is nearly full: "+use, "writes to its volumes wait or fail when it is full", data))
+		case p.Health != "":
+			found = append(found, note(id, name, fmt.Sprintf("LVM reports %q of it: %s", p.Health, use), "see lvs(8), lv_health_status", ""))
 		default:
 			found = append(found, ok(id, name, "%s", use))
 		}
