@@ -116,6 +116,10 @@ func (p *Pool) cloneToWork(ctx context.Context, w *work, source, snapshot, name 
 	if err := journal.Of(clone).CheckCreate(ctx); err != nil {
 		return Record{}, err
 	}
+	// The clone shares all blocks, until it writes its own UUID and journal.
+	if err := p.checkThinSpace(ctx, clone, clone.SizeBytes, 0); err != nil {
+		return Record{}, err
+	}
 	freeze, err := p.freezer(&record, l, longestFreeze(o.MaxFreeze))
 	if err != nil {
 		return Record{}, err

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/daybook-project/daybook/internal/ext4"
+	"github.com/daybook-project/daybook/volume/internal/backing"
 	"github.com/daybook-project/daybook/volume/internal/cause"
 	"github.com/daybook-project/daybook/volume/internal/filesystem"
 	"github.com/daybook-project/daybook/volume/internal/imagefile"
@@ -261,10 +262,14 @@ func makeFileSystem(ctx context.Context, image string, record Record, held *os.F
 	if record.FileSystem == records.JFS {
 		return filesystem.MakeJFS(ctx, record, image, held, o.JournalBytes)
 	}
+	zeros, err := backing.Of(filepath.Dir(image), record, nil).ReadsZeros(ctx)
+	if err != nil {
+		return err
+	}
 	owner := fmt.Sprintf("root_owner=%d:%d", o.UID, o.GID)
 	make := ext4.MakeOptions{
 		BlockSizeBytes: o.BlockSizeBytes, BytesPerInode: o.BytesPerInode,
-		Zeros: !o.LazyInit && record.InPool(), Lazy: o.LazyInit, Lock: held, Extended: []string{owner}, Arguments: []string{"-U", record.ID},
+		Zeros: !o.LazyInit && zeros, Lazy: o.LazyInit, Lock: held, Extended: []string{owner}, Arguments: []string{"-U", record.ID},
 	}
 	journal.Of(record).Make(&make, o.JournalBytes)
 	if o.InodeSizeBytes != 0 {

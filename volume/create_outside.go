@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/volume/internal/backing"
 	"github.com/daybook-project/daybook/volume/internal/chunk"
 	"github.com/daybook-project/daybook/volume/internal/imagefile"
@@ -55,16 +56,41 @@ func (p *Pool) createOnLVM(ctx context.Context, name string, o CreateOptions) (R
 	if err := backing.CheckGroup(ctx, *record.LVM); err != nil {
 		return Record{}, err
 	}
-	// mke2fs would fill the thin pool, and its other volumes would fail with it.
-	space, overcommits, err := backing.CheckThinSpace(ctx, *record.LVM, o.SizeBytes)
+	zeros, err := writtenZeros(ctx, record, o)
 	if err != nil {
 		return Record{}, err
 	}
-	if overcommits {
-		p.log.Warn("the volume is longer than the free space of its thin pool: extend the pool before it is full", "volume", name,
-			"pool", o.VolumeGroup+"/"+o.ThinPool, "size_bytes", o.SizeBytes, "free_bytes", space.FreeBytes, "pool_bytes", space.SizeBytes)
+	if err := p.checkThinSpace(ctx, record, record.SizeBytes, zeros); err != nil {
+		return Record{}, err
 	}
 	return p.createOutside(ctx, record, o)
+}
+
+// writtenZeros is how many zeros mke2fs writes to a new volume in a thin pool. With LazyInit a
+// kernel thread writes them later.
+func writtenZeros(ctx context.Context, record Record, o CreateOptions) (uint64, error) {
+	zeros, err := backing.Of("", record, nil).ReadsZeros(ctx)
+	if err != nil || record.FileSystem == JFS || zeros && !o.LazyInit && ext4.KnowsZeros(ctx) {
+		return 0, err
+	}
+	make := ext4.MakeOptions{BlockSizeBytes: o.BlockSizeBytes, BytesPerInode: o.BytesPerInode}
+	journal.Of(record).Make(&make, o.JournalBytes)
+	return make.WrittenBytes(record.SizeBytes, o.InodeSizeBytes), nil
+}
+
+// checkThinSpace refuses so many bytes more of a volume if its thin pool has no space for the
+// tables of the file system: the tools would fill the pool, and its other volumes would fail
+// with it. It warns if the pool has no space for all of them. zeros is as in CheckThinSpace.
+func (p *Pool) checkThinSpace(ctx context.Context, record Record, bytes, zeros uint64) error {
+	if record.LVM == nil {
+		return nil
+	}
+	space, overcommits, err := backing.CheckThinSpace(ctx, *record.LVM, bytes, zeros)
+	if err == nil && overcommits {
+		p.log.Warn("the volume is longer than the free space of its thin pool: extend the pool before it is full", "volume", record.Name,
+			"pool", record.LVM.VolumeGroup+"/"+record.LVM.ThinPool, "size_bytes", bytes, "free_bytes", space.FreeBytes, "pool_bytes", space.SizeBytes)
+	}
+	return err
 }
 
 // createOutside makes a volume with blocks outside of the pool. Unlike an image, they

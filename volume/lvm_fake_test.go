@@ -282,21 +282,43 @@ func TestARepairActivatesALogicalVolumeWithAnUnfinishedResize(t *testing.T) {
 	}
 }
 
-// LVM allocates blocks of a thin volume when they are written: without a check mke2fs would
-// fill the thin pool.
-func TestAThinVolumeIsRefusedIfItsPoolHasNoSpaceForAnEmptyFileSystem(t *testing.T) {
+// LVM allocates blocks of a thin volume when they are written: without a check mke2fs, or the
+// tools that change a copy, would fill the thin pool.
+func TestAThinPoolWithoutSpaceForTheTablesOfAFileSystemRefusesThem(t *testing.T) {
 	r := newRig(t)
+	image := r.name("image")
+	r.create(image, CreateOptions{})
+	whole := r.send(image, "", "")
 	answers := fakeLVM(t)
 	answer(t, answers, "vgs", groupThere)
-	for _, c := range []struct{ percent, health, want string }{
-		{"99.90", "", "has 1 of 1024 MiB free"},
-		{"100.00", "", "has 0 of 1024 MiB free"},
-		{"50.00", "out_of_data", "is full"},
-		{"50.00", "metadata_read_only", "is read-only"},
+	onLVM := ReceiveOptions{VolumeGroup: "daybook-none", ThinPool: "tp"}
+	for name, do := range map[string]func(ctx context.Context) error{
+		"create": func(ctx context.Context) error {
+			_, err := r.pool.Create(ctx, r.name("v"), CreateOptions{SizeBytes: 4 << 30, VolumeGroup: "daybook-none", ThinPool: "tp"})
+			return err
+		},
+		"receive": func(ctx context.Context) error {
+			_, err := r.pool.Receive(ctx, r.name("v"), bytes.NewReader(whole), onLVM)
+			return err
+		},
 	} {
-		answer(t, answers, "lvs", strings.ReplaceAll(noVolumes, "[]", `[{"lv_name":"tp","vg_name":"daybook-none","lv_size":"1073741824","segtype":"thin-pool","chunk_size":"65536","data_percent":"`+c.percent+`","lv_health_status":"`+c.health+`"}]`))
-		_, err := r.pool.Create(t.Context(), r.name("v"), CreateOptions{SizeBytes: 4 << 30, VolumeGroup: "daybook-none", ThinPool: "tp"})
-		wantError(t, err, ErrNoSpace, c.want)
+		for _, c := range []struct{ percent, metadata, health, want string }{
+			{"99.90", "1.00", "", "has 1 of 1024 MiB free, and the tables of a file system of "},
+			{"100.00", "1.00", "", "has 0 of 1024 MiB free, and the tables of a file system of "},
+			{"50.00", "89.00", "", "has 40 of 4096 KiB of metadata free, and the tables of a file system of "},
+			{"50.00", "100.00", "", "has 0 of 4096 KiB of metadata free, and the tables of a file system of "},
+			{"50.00", "1.00", "out_of_data", "is full"},
+			{"50.00", "1.00", "metadata_read_only", "is read-only"},
+			{"", "", "partial", "is incomplete"},
+		} {
+			answer(t, answers, "lvs", strings.ReplaceAll(noVolumes, "[]", `[{"lv_name":"tp","vg_name":"daybook-none","lv_size":"1073741824","segtype":"thin-pool","chunk_size":"65536","lv_metadata_size":"4194304",
+				"data_percent":"`+c.percent+`","metadata_percent":"`+c.metadata+`","lv_health_status":"`+c.health+`"}]`))
+			err := do(t.Context())
+			wantError(t, err, ErrNoSpace, c.want)
+			if err != nil && !strings.Contains(err.Error(), "thin pool daybook-none/tp ") {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
 	}
 	r.wantTidy()
 }

@@ -91,7 +91,11 @@ func (p *Pool) placeReceived(ctx context.Context, record *Record, o ReceiveOptio
 	}
 	// Not with the UUID of the volume: the sender's may be in the same volume group.
 	record.LVM = records.NewLogicalVolume(o.VolumeGroup, o.ThinPool, records.NewID())
-	return backing.CheckGroup(ctx, *record.LVM)
+	if err := backing.CheckGroup(ctx, *record.LVM); err != nil {
+		return err
+	}
+	// How much of the volume has data is known only at the end of the stream.
+	return p.checkThinSpace(ctx, *record, record.SizeBytes, 0)
 }
 
 func (p *Pool) receiveWhole(ctx context.Context, name string, incoming *stream.Reader, o ReceiveOptions) (record Record, err error) {
@@ -119,7 +123,11 @@ func (p *Pool) receiveWhole(ctx context.Context, name string, incoming *stream.R
 	steps := []operation.Step{
 		making(&w, func(ctx context.Context) (work, error) { return p.newWork(ctx, record) }),
 		{Name: "received", Do: func(ctx context.Context) error {
-			if err := apply(ctx, incoming, blocks().Node(), chunk.Sum{}, !blocks().ReadsZeros(), o.Progress); err != nil {
+			zeros, err := blocks().ReadsZeros(ctx)
+			if err != nil {
+				return err
+			}
+			if err := apply(ctx, incoming, blocks().Node(), chunk.Sum{}, !zeros, o.Progress); err != nil {
 				return err
 			}
 			blockBytes, err := checkReceived(blocks().Node(), record.SizeBytes, record.SectorBytes)

@@ -61,6 +61,11 @@ func (p *Pool) grow(ctx context.Context, record Record, l *store.Lock, size uint
 		return record, err
 	}
 	// Before anything changes.
+	if record.LVM != nil && record.LVM.ThinPool != "" {
+		if err := p.checkThinGrowth(ctx, record, size-record.SizeBytes); err != nil {
+			return record, err
+		}
+	}
 	if record.Attachment == nil {
 		if err := p.steps().Do(ctx, p.checking(record, l)); err != nil {
 			return record, err
@@ -86,6 +91,21 @@ func (p *Pool) grow(ctx context.Context, record Record, l *store.Lock, size uint
 	r := &resizing{pool: p, record: &record, lock: l, from: record.SizeBytes, to: size, progress: progress, counted: all.Release}
 	err = r.explain(p.run(&record).DoOrUndo(ctx, r.growSteps()...))
 	return record, err
+}
+
+// checkThinGrowth refuses so many bytes more of a thin volume if its pool has no space for their
+// tables. A kernel thread clears the new inode tables.
+func (p *Pool) checkThinGrowth(ctx context.Context, record Record, bytes uint64) error {
+	device, err := p.deviceOf(record)
+	if err != nil {
+		return err
+	}
+	s, err := ext4.ReadSuperblock(device)
+	if err != nil {
+		return err
+	}
+	inodes := float64(s.Inodes) / (float64(s.Blocks) * float64(s.BlockSizeBytes))
+	return p.checkThinSpace(ctx, record, bytes, uint64(float64(bytes)*inodes*float64(s.InodeBytes)))
 }
 
 // checkMayGrow refuses if the kernel does not allow this process to make a mounted ext4

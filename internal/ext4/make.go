@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -77,6 +78,58 @@ func Make(ctx context.Context, device string, options MakeOptions) error {
 
 // prezeroed is the mke2fs option for [MakeOptions.Zeros], since 1.47.0.
 const prezeroed = "assume_storage_prezeroed=1"
+
+// KnowsZeros says whether mke2fs knows the option for [MakeOptions.Zeros], and so writes no
+// zeros to a device that reads as zeros.
+func KnowsZeros(ctx context.Context) bool {
+	// It prints its version to standard error.
+	output, err := exec.CommandContext(ctx, "mke2fs", "-V").CombinedOutput()
+	return err == nil && versionAtLeast147(string(output))
+}
+
+// versionAtLeast147 reads "mke2fs 1.47.0 (5-Feb-2023)".
+func versionAtLeast147(text string) bool {
+	var major, minor int
+	_, err := fmt.Sscanf(text, "mke2fs %d.%d", &major, &minor)
+	return err == nil && (major > 1 || major == 1 && minor >= 47)
+}
+
+// WrittenBytes is about how much mke2fs writes of inode tables and of an inside journal, of a
+// file system of so many bytes without [MakeOptions.Zeros]. Where the defaults of mke2fs are
+// in force, it assumes those of e2fsprogs (mke2fs.conf, figure_journal_size).
+func (o MakeOptions) WrittenBytes(bytes uint64, inodeBytes uint32) uint64 {
+	ratio := uint64(o.BytesPerInode)
+	switch {
+	case ratio != 0:
+	case bytes < 512*mebibyte:
+		ratio = 4096
+	default:
+		ratio = 16384
+	}
+	return bytes/ratio*uint64(max(inodeBytes, 256)) + o.journalBytes(bytes)
+}
+
+// journalBytes is the length of the inside journal.
+func (o MakeOptions) journalBytes(bytes uint64) uint64 {
+	if o.NoJournal || o.JournalDevice != "" {
+		return 0
+	}
+	if o.JournalBytes != 0 {
+		return o.JournalBytes
+	}
+	blockBytes := uint64(o.BlockSizeBytes)
+	if blockBytes == 0 {
+		blockBytes = 4096
+	}
+	for _, step := range []struct{ blocks, journal uint64 }{
+		{2048, 0}, {32768, 1024}, {256 << 10, 4096}, {512 << 10, 8192}, {4096 << 10, 16384}, {8192 << 10, 32768}, {16384 << 10, 65536}, {32768 << 10, 131072},
+	} {
+		if bytes/blockBytes < step.blocks {
+			return step.journal * blockBytes
+		}
+	}
+	return 262144 * blockBytes
+}
 
 // withoutExtended removes an option from those of -E.
 func withoutExtended(arguments []string, option string) []string {

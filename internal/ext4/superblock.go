@@ -33,8 +33,10 @@ type Superblock struct {
 	// at the last write of the superblock.
 	Blocks, FreeBlocks uint64
 	Inodes             uint32
-	UUID               UUID
-	Label              string
+	// InodeBytes is the length of an inode in the inode tables.
+	InodeBytes uint16
+	UUID       UUID
+	Label      string
 	// HasJournal reports whether the file system has a journal.
 	HasJournal bool
 	// JournalInode is the inode of an internal journal, usually 8; 0 if the
@@ -72,6 +74,7 @@ const (
 	atFreeBlocksLow  = 0x0c
 	atLogBlockSize   = 0x18
 	atMagic          = 0x38
+	atInodeBytes     = 0x58
 	atCompatible     = 0x5c
 	atIncompatible   = 0x60
 	atReadOnlyCompat = 0x64
@@ -124,6 +127,7 @@ func ParseSuperblock(b []byte) (Superblock, error) {
 		Blocks:         uint64(le.Uint32(b[atBlocksLow:])),
 		FreeBlocks:     uint64(le.Uint32(b[atFreeBlocksLow:])),
 		Inodes:         le.Uint32(b[atInodes:]),
+		InodeBytes:     le.Uint16(b[atInodeBytes:]),
 		UUID:           UUID(b[atUUID : atUUID+16]),
 		Label:          string(bytes.TrimRight(b[atLabel:atLabel+16], "\x00")),
 		HasJournal:     compatible&compatHasJournal != 0,

@@ -39,7 +39,7 @@ type Backing interface {
 	Delete(ctx context.Context) error
 	// ReadsZeros says whether blocks that Create has made read as zeros until they are
 	// written.
-	ReadsZeros() bool
+	ReadsZeros(ctx context.Context) (bool, error)
 	// CheckDelete refuses what Delete of the volume and of its snapshots would refuse,
 	// before anything changes. The error wraps ErrBusy if the blocks are in use or
 	// belong to others.

@@ -169,7 +169,7 @@ func (d device) SnapshotNode(records.Snapshot) string { return "" }
 
 func (d device) ActivateSnapshot(context.Context, records.Snapshot) error { return nil }
 
-func (d device) ReadsZeros() bool { return false }
+func (d device) ReadsZeros(context.Context) (bool, error) { return false, nil }
 
 func (d device) DeleteSnapshot(context.Context, records.Snapshot) error { return nil }
 

@@ -44,7 +44,7 @@ func (i image) Create(context.Context, *os.File) error {
 
 func (i image) Delete(context.Context) error { return nil }
 
-func (i image) ReadsZeros() bool { return true }
+func (i image) ReadsZeros(context.Context) (bool, error) { return true, nil }
 
 func (i image) Activate(context.Context) error { return nil }
 

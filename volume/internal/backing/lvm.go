@@ -134,8 +134,15 @@ func (l logical) activate(ctx context.Context, lv records.LogicalVolume) error {
 	return l.tool.activate(ctx, lv)
 }
 
-// ReadsZeros: a linear logical volume has the old content of the disk.
-func (l logical) ReadsZeros() bool { return l.thin() }
+// ReadsZeros: a linear logical volume has the old content of the disk. So have the rests of
+// chunks of a thin one, unless its pool clears each chunk that it hands out.
+func (l logical) ReadsZeros(ctx context.Context) (bool, error) {
+	if !l.thin() {
+		return false, nil
+	}
+	pool, err := l.tool.find(ctx, records.LogicalVolume{VolumeGroup: l.at().VolumeGroup, Name: l.at().ThinPool})
+	return pool != nil && (pool.Zero == "zero" || pool.Zero == "1"), err
+}
 
 func (l logical) CheckUnused() error { return CheckUnused(l.Node()) }
 

@@ -38,13 +38,18 @@ type found struct {
 	Tags        string `json:"lv_tags"`
 	DataPercent string `json:"data_percent"`
 	Type        string `json:"segtype"`
-	// Health is that of a thin pool: "out_of_data", "metadata_read_only", "failed".
+	// Health is that of a thin pool: "out_of_data", "metadata_read_only", "failed"; or
+	// "partial".
 	Health string `json:"lv_health_status"`
-	// ChunkSize is that of a thin pool.
-	ChunkSize string `json:"chunk_size"`
+	// ChunkSize, MetadataSize and MetadataPercent are those of a thin pool.
+	ChunkSize       string `json:"chunk_size"`
+	MetadataSize    string `json:"lv_metadata_size"`
+	MetadataPercent string `json:"metadata_percent"`
+	// Zero is "zero" if a thin pool clears chunks that it hands out.
+	Zero string `json:"zero"`
 }
 
-const lvsFields = "lv_name,vg_name,lv_size,vg_extent_size,pool_lv,origin,lv_tags,data_percent,segtype,lv_health_status,chunk_size"
+const lvsFields = "lv_name,vg_name,lv_size,vg_extent_size,pool_lv,origin,lv_tags,data_percent,segtype,lv_health_status,chunk_size,lv_metadata_size,metadata_percent,zero"
 
 // thinPoolType is the Type of a thin pool.
 const thinPoolType = "thin-pool"
@@ -54,6 +59,7 @@ var poolProblems = map[string]string{
 	"out_of_data":        "full: writes to it wait or fail; extend it with lvextend",
 	"metadata_read_only": "read-only, because its metadata is full or damaged: see lvmthin(7)",
 	"failed":             "damaged: see lvmthin(7)",
+	"partial":            "incomplete: a physical volume is missing; vgs --options +pv_name shows which",
 }
 
 // number reads a size in bytes; an empty text is 0.
