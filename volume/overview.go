@@ -81,9 +81,9 @@ func (p *Pool) overview(record Record, boot string, mounted map[string]blockdev.
 	if nodeErr == nil && record.InPool() {
 		o.AllocatedBytes = uint64(st.Blocks) * 512
 	}
+	var fs unix.Statfs_t
 	if device := mountedDevice(record, boot, mounted); device != "" {
 		o.Mountpoint = record.Attachment.Target
-		var fs unix.Statfs_t
 		if unix.Statfs(o.Mountpoint, &fs) == nil {
 			o.UsedBytes = (fs.Blocks - fs.Bfree) * uint64(fs.Bsize)
 			o.FreeBytes = fs.Bavail * uint64(fs.Bsize)
@@ -91,7 +91,9 @@ func (p *Pool) overview(record Record, boot string, mounted map[string]blockdev.
 		o.Ext4Errors = ext4Errors(record, device)
 		o.Memory = memoryUseOf(record, device)
 	}
-	o.Problem = problem(record, nodeErr, p.unfinished(record, o.Mountpoint != ""))
+	if o.Problem = problem(record, nodeErr, p.unfinished(record, o.Mountpoint != "")); o.Problem == "" && o.Mountpoint != "" {
+		o.Problem = fileSystemProblem(record, fs.Flags, o.Ext4Errors)
+	}
 	if record.Frozen && record.Attachment != nil && p.freezeAbandoned(record.Name) {
 		o.FreezeAbandoned, o.Problem = true, freezeAbandonedProblem
 	}

@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/daybook-project/daybook/volume/internal/store"
 )
 
@@ -20,6 +22,22 @@ func problem(record Record, nodeErr error, unfinished string) string {
 		return fmt.Sprintf("image or device: %v", nodeErr)
 	}
 	return unfinished
+}
+
+// fileSystemProblem says that the file system of a volume that is attached to be written had
+// errors, or is read-only; "" if neither. After an error ext4 writes nothing more, or fails
+// later.
+func fileSystemProblem(record Record, flags int64, ext4Errors uint64) string {
+	const repair = "detach the volume, run daybook volume check --repair, and attach it again"
+	switch {
+	case record.Attachment == nil || record.Attachment.ReadOnly:
+		return ""
+	case ext4Errors > 0:
+		return fmt.Sprintf("its file system has recorded errors (%d), after which it may be read-only: %s", ext4Errors, repair)
+	case flags&unix.ST_RDONLY != 0:
+		return "its file system is read-only: if it was not remounted so by hand, " + repair
+	}
+	return ""
 }
 
 // unfinished says what needs a repair; "" if nothing does. An operation in progress is

@@ -1,9 +1,14 @@
 package volume
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/internal/awaittest"
 	"github.com/daybook-project/daybook/volume/internal/store"
 )
 
@@ -43,4 +48,45 @@ func TestWhatIsUnfinishedIsReportedUnlessAProcessWorksOnIt(t *testing.T) {
 		t.Errorf("after a repair: %q", status.Problem)
 	}
 	r.clear()
+}
+
+// After an error ext4 may write nothing more, while the mount is there and looks well.
+func TestAFileSystemWithErrorsIsAProblem(t *testing.T) {
+	r := newRig(t)
+	name := r.name("v")
+	r.create(name, CreateOptions{})
+	status := r.attach(name, AttachOptions{Placement: PlaceNone})
+	wantProblem := func(when, want string) {
+		t.Helper()
+		all, err := r.pool.Overview()
+		if err != nil || len(all) != 1 {
+			t.Fatalf("%+v, %v", all, err)
+		}
+		for _, problem := range []string{r.inspect(name).Problem, all[0].Problem} {
+			if !strings.Contains(problem, want) || want == "" && problem != "" {
+				t.Errorf("%s: %q, want %q", when, problem, want)
+			}
+		}
+	}
+	wantProblem("attached", "")
+	if err := unix.Mount("", status.Mountpoint, "", unix.MS_REMOUNT|unix.MS_RDONLY|unix.MS_NODEV|unix.MS_NOSUID, ""); err != nil {
+		t.Fatal(err)
+	}
+	wantProblem("remounted", "its file system is read-only")
+	if err := unix.Mount("", status.Mountpoint, "", unix.MS_REMOUNT|unix.MS_NODEV|unix.MS_NOSUID, ""); err != nil {
+		t.Fatal(err)
+	}
+	trigger := filepath.Join("/sys/fs/ext4", filepath.Base(status.BlockDevice), "trigger_fs_error")
+	if err := os.WriteFile(trigger, []byte("an error for a test"), 0); err != nil {
+		t.Fatal(err)
+	}
+	awaittest.Until(t, awaittest.Patience, "the error is counted", func() bool { return r.inspect(name).Problem != "" })
+	wantProblem("after an error", "daybook volume check --repair")
+	r.detach(name)
+	if _, err := r.pool.Check(t.Context(), name, CheckOptions{Repair: true}); err != nil {
+		t.Fatal(err)
+	}
+	r.attach(name, AttachOptions{Placement: PlaceNone})
+	wantProblem("repaired", "")
+	r.detach(name)
 }

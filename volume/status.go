@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/volume/internal/backing"
 	"github.com/daybook-project/daybook/volume/internal/cause"
 )
@@ -155,6 +156,9 @@ func (p *Pool) statusOn(h *host, record Record) Status {
 		s.UsedBytes = (mount.Blocks - mount.Bfree) * uint64(mount.Bsize)
 		s.FreeBytes = mount.Bavail * uint64(mount.Bsize)
 		s.NoDev, s.NoSuid = mount.Flags&unix.ST_NODEV != 0, mount.Flags&unix.ST_NOSUID != 0
+	}
+	if name, err := blockdev.DeviceName(device.Dev); err == nil && s.Problem == "" {
+		s.Problem = fileSystemProblem(record, mount.Flags, ext4Errors(record, name))
 	}
 	s.Memory = memoryUse(record, device.Dev)
 	p.placementStatus(h, &s)
