@@ -11,8 +11,11 @@
  * 	block.c		the table of blocks; image.c has their memory
  * 	access.c	a block before its first change
  * 	log.c		writes a change into its ring; revoke.c cancels it
+ * 	lines.h		compares and copies its lines
+ * 	frozen.h	what the block was before it
  * 	later.c		writes it when the transaction closes
  * 	flags.c		which records are whole
+ * 	lead.c		who commits; the others wait
  * 	commit.c	close, drain, merge, seal
  * 	checkpoint.c	rounds; home.c has the writes of a partition
  *
@@ -751,7 +754,10 @@ void nvj_later_drop(struct nvj *j, struct nvj_block *b);
  */
 void nvj_later_write_all(struct nvj *j, uint64_t first, uint64_t last);
 
-/* commit.c: nvj_commit without the checkpoint after it. */
+/* commit.c: commits the running transaction, and those that must be with it. */
+int nvj_commit_group(struct nvj *j);
+
+/* lead.c: nvj_commit without the checkpoint after it. */
 int nvj_commit_to(struct nvj *j, uint64_t tid);
 /*
  * Commits the running transaction even if nothing was logged in it, to make

@@ -15,138 +15,10 @@
  * record is written at once, from the image, only if it takes the last credits
  * or finds no space in the handle. Then the kept records are written, too.
  */
-#include "journal.h"
+#include "frozen.h"
+#include "lines.h"
 
-/*
- * The caller's memory can have any content and any alignment, and can change
- * during the copy. Each piece of it is read once (volatile), and stored exactly
- * as it was compared. A piece has two words where the compiler may use vector
- * registers. In a kernel it may not.
- */
-#if defined(__SSE2__) || defined(__ARM_NEON)
-typedef uint64_t piece __attribute__((vector_size(16)));
-typedef uint64_t piece_anywhere __attribute__((vector_size(16), aligned(1), may_alias));
-#define ANY(p) (((p)[0] | (p)[1]) != 0)
-#else
-typedef uint64_t piece;
-typedef uint64_t piece_anywhere __attribute__((aligned(1), may_alias));
-#define ANY(p) ((p) != 0)
-#endif
 typedef uint64_t word __attribute__((may_alias));
-#define PIECE_OF(at) (*(const volatile piece_anywhere *)(const volatile void *)(at))
-
-static uint64_t lines_that_differ(const uint8_t *image, const uint8_t *caller)
-{
-	uint64_t mask = 0;
-
-	for (unsigned line = 0; line < NVJ_BLOCK_LINES; line++) {
-		piece differ = PIECE_OF(image) ^ PIECE_OF(caller);
-
-		NVJ_UNROLLED
-		for (unsigned i = sizeof(piece); i < NVJ_LINE_BYTES; i += sizeof(piece))
-			differ |= PIECE_OF(image + i) ^ PIECE_OF(caller + i);
-		mask |= (uint64_t)ANY(differ) << line;
-		image += NVJ_LINE_BYTES;
-		caller += NVJ_LINE_BYTES;
-	}
-	return mask;
-}
-
-static bool line_is_zero(const uint8_t *at)
-{
-	piece all = PIECE_OF(at);
-
-	NVJ_UNROLLED
-	for (unsigned i = sizeof(piece); i < NVJ_LINE_BYTES; i += sizeof(piece))
-		all |= PIECE_OF(at + i);
-	return !ANY(all);
-}
-
-static uint64_t zero_lines(const uint8_t *caller, uint64_t mask)
-{
-	uint64_t zeros = 0;
-
-	for (uint64_t left = mask; left; left &= left - 1) {
-		unsigned line = (unsigned)__builtin_ctzll(left);
-
-		if (line_is_zero(caller + line * NVJ_LINE_BYTES))
-			zeros |= UINT64_C(1) << line;
-	}
-	return zeros;
-}
-
-/*
- * Copies the lines of mask from the caller's memory to the image. Copies those
- * that are not zero also to a record, unless that is NULL. Returns the mask of
- * the lines that are zero.
- */
-static inline uint64_t copy_lines(uint8_t *image, uint8_t *record, const uint8_t *caller,
-				  uint64_t mask)
-{
-	uint64_t zeros = 0;
-
-	for (uint64_t left = mask; left; left &= left - 1) {
-		unsigned line = (unsigned)__builtin_ctzll(left);
-		const uint8_t *from = caller + line * NVJ_LINE_BYTES;
-		uint8_t *to = image + line * NVJ_LINE_BYTES;
-		piece all = {0};
-
-		NVJ_UNROLLED
-		for (unsigned i = 0; i < NVJ_LINE_BYTES; i += sizeof(piece)) {
-			piece p = PIECE_OF(from + i);
-
-			all |= p;
-			*(piece_anywhere *)(void *)(to + i) = p;
-			if (record)
-				*(piece_anywhere *)(void *)(record + i) = p;
-		}
-		if (!ANY(all))
-			zeros |= UINT64_C(1) << line;
-		else if (record)
-			record += NVJ_LINE_BYTES;
-	}
-	return zeros;
-}
-
-/*
- * The image is a version of an earlier transaction, and is not at home yet. A
- * checkpoint may need it. So from now on, before a line of the image changes,
- * keep_lines puts the old line into a spare image. False: there is no spare
- * image, which nvj_access should have provided.
- */
-static bool freeze(struct nvj *j, struct nvj_block *b)
-{
-	struct nvj_image *old = nvj_spare_take(b);
-
-	if (NVJ_UNLIKELY(!old))
-		return false;
-	if (b->promised)
-		b->promised--;
-	old->tid = b->image->tid;
-	old->revoked_by = 0;
-	old->lines = 0;
-	old->next = b->frozen;
-	b->frozen = old;
-	b->image->tid = 0;
-	nvj_store(&b->freezes, b->freezes + 1);
-	nvj_frozen_trim(j, b);
-	return true;
-}
-
-/* Copies lines that are about to change to the newest frozen version. */
-static void keep_lines(struct nvj_block *b, uint64_t mask)
-{
-	struct nvj_image *old = b->frozen;
-	uint64_t left = mask & ~old->lines;
-
-	old->lines |= mask;
-	while (left) {
-		unsigned count, first = nvj_take_run(&left, &count);
-		size_t at = first * NVJ_LINE_BYTES;
-
-		__builtin_memcpy(old->bytes + at, b->image->bytes + at, count * NVJ_LINE_BYTES);
-	}
-}
 
 /* The records that a handle keeps, at a multiple of a line. */
 static inline uint8_t *kept(struct nvj_handle *h)
@@ -388,9 +260,9 @@ static NVJ_INLINED int record_log(struct nvj_handle *h, struct nvj_block *b,
 	keep = lines < h->credits && lines <= NVJ_HANDLE_LINES - h->kept_lines;
 	if (keep) {
 		header = (word *)(void *)(kept(h) + h->kept_lines * NVJ_LINE_BYTES);
-		zeros = copy_lines(image, (uint8_t *)(header + 8), caller, mask);
+		zeros = nvj_copy_lines(image, (uint8_t *)(header + 8), caller, mask);
 	} else {
-		zeros = copy_lines(image, NULL, caller, mask);
+		zeros = nvj_copy_lines(image, NULL, caller, mask);
 	}
 	if (NVJ_UNLIKELY(zeros))
 		lines -= nvj_popcount(zeros);
@@ -443,7 +315,7 @@ int nvj_block_log(struct nvj_handle *h, struct nvj_block *b, const uint8_t *call
 	if (NVJ_UNLIKELY(b->created))
 		mask = NVJ_ALL_LINES;
 	else if (mask == NVJ_COMPARE)
-		mask = lines_that_differ(b->image->bytes, caller);
+		mask = nvj_lines_that_differ(b->image->bytes, caller);
 	if (mask == 0)
 		return 0;
 	/*
@@ -451,13 +323,13 @@ int nvj_block_log(struct nvj_handle *h, struct nvj_block *b, const uint8_t *call
 	 * trace.
 	 */
 	if (NVJ_UNLIKELY(1u + nvj_popcount(mask) > h->credits) &&
-	    nvj_record_lines(mask, zero_lines(caller, mask)) > h->credits)
+	    nvj_record_lines(mask, nvj_zero_lines(caller, mask)) > h->credits)
 		return NVJ_ENOSPC;
 	if (b->image->tid && b->image->tid < h->tid && b->image->tid > b->home_tid &&
-	    NVJ_UNLIKELY(!freeze(j, b)))
+	    NVJ_UNLIKELY(!nvj_freeze(j, b)))
 		return NVJ_ENOMEM;
 	if (b->frozen)
-		keep_lines(b, mask);
+		nvj_keep_lines(b, mask);
 
 	if (b->image->tid < h->tid)
 		b->image->tid = h->tid;
