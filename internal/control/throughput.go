@@ -126,6 +126,32 @@ func (f *fewer) add(active, before int, seconds float64) (most int, lasting bool
 	return f.most, f.seconds >= fewerSeconds
 }
 
+// stallPart is the part of the throughput before below which a disk stalls.
+const stallPart = 0.5
+
+// stall is the time in which containers together do less than stallPart of what they did at an
+// earlier time, the most that are active in it, and what they do.
+type stall struct {
+	seconds float64
+	most    int
+	rate    throughput
+}
+
+// add enters a step; before is the earlier rate. lasting: the disk has stalled for so long that
+// its throughput is known. A container that is starved counts as one that is not active.
+func (s *stall) add(step bytesDone, active int, before, seconds float64) (lasting bool) {
+	if active == 0 {
+		return false
+	}
+	if s.rate.add(step, seconds, tunedSeconds); s.rate.all.Rate() >= stallPart*before {
+		s.seconds, s.most = 0, 0
+		return false
+	}
+	s.seconds += seconds
+	s.most = max(s.most, active)
+	return s.seconds >= tunedSeconds
+}
+
 // activity is the time since each container was charged something, in seconds, by cgroup.
 type activity map[string]float64
 

@@ -51,6 +51,7 @@ type tuning struct {
 	base    throughput
 	active  int
 	fewer   fewer
+	stall   stall
 	judged  bool
 	check   check
 	// doubt is why a check is due whatever the rate was before; "": none is. doubtedSeconds is
@@ -178,6 +179,7 @@ func (c *Controller) tune(level int, short, why string) {
 	}
 	c.tuning.short, c.tuning.doubt, c.tuning.fewer = short, "", fewer{}
 	c.tuning.level, c.tuning.missedSeconds, c.tuning.seconds, c.tuning.rate, c.tuning.judged = level, 0, 0, throughput{}, false
+	c.tuning.stall = stall{}
 	sets := "sets"
 	if c.options.DryRun {
 		sets = "would set"
@@ -265,6 +267,12 @@ func (c *Controller) judgeTunables(seconds float64, step bytesDone, active int) 
 			return
 		}
 	}
+	if t.check.level == 0 && t.stall.add(step, active, t.base.all.Rate(), seconds) {
+		// Fewer may be active because they are starved. Those that were are enough to measure.
+		t.active, t.fewer = t.stall.most, fewer{}
+		c.beginCheck(t.stall.rate.of(t.short, c.groups))
+		return
+	}
 	most, lasting := t.fewer.add(active, t.active, seconds)
 	if lasting && t.check.level == 0 {
 		// What so many do is measured with the tunables, and then without.
@@ -308,7 +316,7 @@ func (c *Controller) doubtTunables(short string, active int) {
 		t.short = short
 	}
 	t.active, t.doubt, t.doubtedSeconds = active, "shares are missed with", doubtSeconds
-	t.judged, t.seconds, t.rate = false, 0, throughput{}
+	t.judged, t.seconds, t.rate, t.stall = false, 0, throughput{}, stall{}
 }
 
 // comparison gives the rate that tunables lower, of the disk or of the container that they
@@ -372,7 +380,7 @@ func (c *Controller) adds(level int) bool {
 // changeLevel sets or restores tunables, and measures anew.
 func (c *Controller) changeLevel(level int) {
 	t := &c.tuning
-	t.level, t.missedSeconds, t.seconds, t.rate, t.judged, t.fewer = level, 0, 0, throughput{}, false, fewer{}
+	t.level, t.missedSeconds, t.seconds, t.rate, t.judged, t.fewer, t.stall = level, 0, 0, throughput{}, false, fewer{}, stall{}
 	c.holdTunablesOrLog()
 	c.forgetWindows()
 	c.answerAnew()

@@ -266,6 +266,46 @@ func TestTunablesAreJudgedWithFewerContainersThanBefore(t *testing.T) {
 	}
 }
 
+// With tunables that make a disk wait for one container, the others are starved, and then they look
+// like containers that do nothing. The disk does not stall for a minute because of that.
+func TestTunablesThatStarveOthersAreRestoredSoon(t *testing.T) {
+	const most = 30 // steps of half a second: 5 s until they are idle, 10 s that are measured
+	for _, starved := range []func(n int) float64{
+		func(int) float64 { return 0 },
+		func(n int) float64 { // a little now and then
+			if n%14 == 0 {
+				return 2e6
+			}
+			return 0
+		},
+	} {
+		f := newFakeHost("/ca", "/cb")
+		f.tunables = map[string]string{"low_latency": "0", "strict_guarantees": "1", "timeout_sync": "40", "nr_requests": "256", "slice_idle": "8"}
+		tuned := func(n int) [2]float64 { return [2]float64{4e6, starved(n)} }
+		plain := func(int) [2]float64 { return [2]float64{4e6, 30e6} }
+		was, last, log := runForSliceIdle(t, f, fakeOptions(t, f, "actuator: weights\n"+twoEqual, slowSyncer(f, 240, tuned, plain)...))
+		if was == 0 || was > most || last != "8" {
+			t.Errorf("slice_idle was 33 in %d steps of half a second, want at most %d; it is %s in the end, want 8\n%s", was, most, last, log)
+		}
+	}
+}
+
+// A disk of which the containers want less does not stall because of the tunables.
+func TestTunablesStayIfTheDiskDoesAsLittleWithoutThem(t *testing.T) {
+	f := newFakeHost("/ca", "/cb")
+	f.tunables = map[string]string{"low_latency": "0", "strict_guarantees": "1", "timeout_sync": "40", "nr_requests": "256", "slice_idle": "8"}
+	does := func(n int) [2]float64 {
+		if n < 14 {
+			return [2]float64{4e6, 30e6}
+		}
+		return [2]float64{4e6, 1e6}
+	}
+	was, last, log := runForSliceIdle(t, f, fakeOptions(t, f, "actuator: weights\n"+twoEqual, slowSyncer(f, 240, does, does)...))
+	if was < 150 || last != "33" || !strings.Contains(log, "control sets them again") {
+		t.Errorf("slice_idle was 33 in %d steps, and is %s in the end; want it restored once, to measure, and set again\n%s", was, last, log)
+	}
+}
+
 // A verdict that shares are missed can come before it is known what the tunables cost. They
 // are doubted later all the same.
 func TestTunablesAreDoubtedAlsoBeforeTheyAreJudged(t *testing.T) {

@@ -128,7 +128,7 @@ func TestTunablesAreRefusedOnlyForWhatTheyCost(t *testing.T) {
 			was, kept, restored := false, false, 0
 			samples := 40
 			if test.pause {
-				samples = 25 // with only one active for long, the first level is measured again
+				samples = 20 // with only one active for long, the first level is measured again
 			}
 			steps := tunedReaders(f, samples, test.part)
 			for n, step := range steps {
