@@ -120,7 +120,8 @@ static int replace(struct kprobe *p, struct pt_regs *regs)
 	if (READ_ONCE(wait)) {
 		atomic_inc(&waiting);
 		WRITE_ONCE(target, (unsigned long)p->addr);
-		regs->ip = READ_ONCE(before) ? (unsigned long)faults_before : (unsigned long)faults_wait;
+		regs->ip = READ_ONCE(before) ? (unsigned long)faults_before
+					     : (unsigned long)faults_wait;
 		return 1;
 	}
 	regs->ax = READ_ONCE(value);
