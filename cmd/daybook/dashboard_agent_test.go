@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -45,13 +46,21 @@ func TestTheDashboardShowsTheJournalsOfPods(t *testing.T) {
 	command := exec.Command(os.Args[0], "agent", "--config", n.file)
 	command.Env = append(os.Environ(), commandVariable+"=1")
 	daemon := n.w.Spawn(command)
-	address, _ := n.serving(daemon)
+	address, get := n.serving(daemon)
+	metrics := ""
 	p := startPrometheus(t, address)
+	t.Cleanup(func() {
+		if t.Failed() {
+			text, _ := os.ReadFile(daemon.Log)
+			t.Logf("the agent's log:\n%s\nits metrics:\n%s", text, strings.Join(regexp.MustCompile(`(?m)^daybook_agent_.*$`).FindAllString(metrics, -1), "\n"))
+		}
+	})
 	for title, all := range queries {
 		for _, query := range all {
 			query = strings.NewReplacer("$__rate_interval", "10s", "$instance", ".*").Replace(query)
 			awaittest.Until(t, awaittest.Patience, title+" shows something: "+query, func() bool {
 				time.Sleep(100 * time.Millisecond)
+				metrics = get("/metrics")
 				series := p.at(t, query, time.Now())
 				return len(series) == 1 && series[0].Metric["instance"] == address
 			})
