@@ -304,7 +304,7 @@ func TestAThinPoolWithoutSpaceForTheTablesOfAFileSystemRefusesThem(t *testing.T)
 	} {
 		for _, c := range []struct{ percent, metadata, health, want string }{
 			{"99.90", "1.00", "", "has 1 of 1024 MiB free, and the tables of a file system of "},
-			{"100.00", "1.00", "", "has 0 of 1024 MiB free, and the tables of a file system of "},
+			{"100.00", "1.00", "", "is full"},
 			{"50.00", "89.00", "", "has 40 of 4096 KiB of metadata free, and the tables of a file system of "},
 			{"50.00", "100.00", "", "has 0 of 4096 KiB of metadata free, and the tables of a file system of "},
 			{"50.00", "1.00", "out_of_data", "is full"},

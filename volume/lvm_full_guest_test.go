@@ -28,6 +28,7 @@ func (g lvmGroup) used() float64 {
 // What needs blocks of a thin pool that is nearly full is refused before anything changes. When
 // the pool is full, writes fail, Daybook says why, and the data are there after it was extended.
 func TestGuestAThinPoolFillsUp(t *testing.T) {
+	vmtest.Long(t)
 	vmtest.InGuest(t, vmtest.Config{
 		Disks: []string{"256M", "512M"}, Modules: "ext4,bfq,loop,dm-mod,dm-snapshot,dm-thin-pool", Give: lvmPrograms, Fresh: true, OneKernel: true,
 	}, func(t *testing.T) {

@@ -305,7 +305,7 @@ func (l logical) find(ctx context.Context) (*found, error) {
 		return nil, fmt.Errorf("its logical volume %s is missing: it is %w", at, cause.ErrCorrupt)
 	}
 	for _, f := range all {
-		if problem, bad := poolProblems[f.Health]; bad && f.Name == at.ThinPool {
+		if problem, bad := f.poolProblem(); bad && f.Name == at.ThinPool {
 			return &all[i], fmt.Errorf("its thin pool %s/%s is %s", at.VolumeGroup, at.ThinPool, problem)
 		}
 	}

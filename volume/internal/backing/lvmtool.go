@@ -62,6 +62,18 @@ var poolProblems = map[string]string{
 	"partial":            "incomplete: a physical volume is missing; vgs --options +pv_name shows which",
 }
 
+// poolProblem is what is wrong with a thin pool; bad is false if nothing is known. A pool without
+// space forgets that when LVM loads its table again, until the next write.
+func (f found) poolProblem() (problem string, bad bool) {
+	if problem, bad = poolProblems[f.Health]; bad {
+		return problem, true
+	}
+	if used, err := strconv.ParseFloat(f.DataPercent, 64); err == nil && used >= 100 {
+		return poolProblems["out_of_data"], true
+	}
+	return "", false
+}
+
 // number reads a size in bytes; an empty text is 0.
 func number(text string) uint64 {
 	n, _ := strconv.ParseUint(strings.TrimSuffix(text, "B"), 10, 64)

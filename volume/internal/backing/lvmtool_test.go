@@ -109,3 +109,14 @@ func TestAFullVolumeGroupIsNoSpace(t *testing.T) {
 		}
 	}
 }
+
+func TestAThinPoolWithAllDataInUseIsFull(t *testing.T) {
+	for _, c := range []struct{ health, percent, want string }{
+		{"", "99.99", ""}, {"", "", ""}, {"", "100.00", "full: "}, {"out_of_data", "50.00", "full: "}, {"failed", "100.00", "damaged: "},
+	} {
+		problem, bad := found{Health: c.health, DataPercent: c.percent}.poolProblem()
+		if bad != (c.want != "") || !strings.HasPrefix(problem, c.want) {
+			t.Errorf("health %q, %q %%: %q, %v; want %q", c.health, c.percent, problem, bad, c.want)
+		}
+	}
+}

@@ -32,7 +32,7 @@ func CheckThinSpace(ctx context.Context, lv records.LogicalVolume, bytes, zeros 
 		return space, false, err
 	}
 	name := lv.VolumeGroup + "/" + lv.ThinPool
-	if problem, bad := poolProblems[pool.Health]; bad {
+	if problem, bad := pool.poolProblem(); bad {
 		return space, false, fmt.Errorf("%w: thin pool %s is %s", cause.ErrNoSpace, name, problem)
 	}
 	if pool.DataPercent == "" {
