@@ -165,32 +165,6 @@ func (l Loop) DetachLazily() error {
 	return err
 }
 
-// RenewLoop makes the kernel remove a loop device without a file, such as "loop3", and make it
-// again with its own settings. It does nothing while a program uses the device.
-func RenewLoop(name string) error {
-	var number int
-	if _, err := fmt.Sscanf(name, "loop%d", &number); err != nil {
-		return fmt.Errorf("%q is not the name of a loop device", name)
-	}
-	control, err := os.OpenFile(loopControl, os.O_RDWR, 0)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = control.Close() }()
-	err = unix.IoctlSetInt(int(control.Fd()), unix.LOOP_CTL_REMOVE, number)
-	if errors.Is(err, unix.EBUSY) || errors.Is(err, unix.ENODEV) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("cannot remove %s: %w", name, err)
-	}
-	// EEXIST: another program that looked for a free device has made it.
-	if err := unix.IoctlSetInt(int(control.Fd()), unix.LOOP_CTL_ADD, number); err != nil && !errors.Is(err, unix.EEXIST) {
-		return fmt.Errorf("cannot make %s again: %w", name, err)
-	}
-	return nil
-}
-
 // clear calls LOOP_CLR_FD if the device still has our file.
 func (l Loop) clear(fd int) (ours bool, err error) {
 	info, err := unix.IoctlLoopGetStatus64(fd)

@@ -92,9 +92,6 @@ func (h home) detach(ctx context.Context, name string, record Record) error {
 		if err := loop.Detach(ctx); err != nil {
 			return busy(err)
 		}
-		if err := renew(loop.Disk, record); err != nil {
-			return err
-		}
 	}
 	return nil
 }

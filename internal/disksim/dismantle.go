@@ -37,7 +37,6 @@ func (h home) dismantle(ctx context.Context, name string) error {
 	alone.release()
 	for _, loop := range loops {
 		awaitDetached(ctx, loop)
-		errs = append(errs, renew(loop.Disk, record))
 	}
 	errs = append(errs, unmountFUSE(h.mountPoint(name)))
 	return errors.Join(errs...)

@@ -39,10 +39,8 @@ type Record struct {
 	// is restored at the end; "" if it is not known.
 	PreviousRotational string `json:"previous_rotational,omitempty"`
 	// PreviousWriteback is queue/wbt_lat_usec, which is restored at the end; "" if it was not
-	// changed. RenewDevice means that the kernel makes the free loop device anew at the end,
-	// because to write the old value would not restore the state.
+	// changed.
 	PreviousWriteback string `json:"previous_writeback,omitempty"`
-	RenewDevice       bool   `json:"renew_device,omitempty"`
 }
 
 // DevicePath is the disk's node, "" before it is attached.

@@ -18,15 +18,10 @@ func (d *Disk) matchWriteback(disk blockdev.Disk) error {
 		return nil // a kernel without it
 	}
 	bfq := d.record.Scheduler == blockdev.BFQ
-	switch {
-	case bfq && now == "0":
+	if bfq && now == "0" {
 		return nil
-	case bfq:
-		d.record.PreviousWriteback = now
-	default:
-		// What is written is in force under each later scheduler, also under BFQ.
-		d.record.RenewDevice = true
 	}
+	d.record.PreviousWriteback = now
 	if err := d.home.writeRecord(d.record); err != nil {
 		return err
 	}
@@ -36,21 +31,10 @@ func (d *Disk) matchWriteback(disk blockdev.Disk) error {
 	return disk.ResetQueue(writebackTarget)
 }
 
-// restoreWriteback restores the target, unless another program has set one meanwhile.
+// restoreWriteback restores the target.
 func restoreWriteback(disk blockdev.Disk, record Record) error {
 	if record.PreviousWriteback == "" || record.Device != disk.Name {
 		return nil
 	}
-	if now, err := disk.Queue(writebackTarget); err != nil || now != "0" {
-		return err
-	}
 	return disk.SetQueue(writebackTarget, record.PreviousWriteback)
-}
-
-// renew makes the kernel make the free loop device anew, if that is what restores it.
-func renew(disk blockdev.Disk, record Record) error {
-	if !record.RenewDevice || record.Device != disk.Name {
-		return nil
-	}
-	return blockdev.RenewLoop(disk.Name)
 }

@@ -54,7 +54,7 @@ func TestTheTargetOfAnotherProgramIsRestored(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := errors.Join(disk.Delete(context.Background()), blockdev.RenewLoop(loop.Name)); err != nil {
+		if err := errors.Join(loop.SetQueue(writebackTarget, before), disk.Delete(context.Background())); err != nil {
 			t.Error(err)
 		}
 	})
