@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"os/exec"
 	"regexp"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/daybook-project/daybook/internal/awaittest"
+	"github.com/daybook-project/daybook/internal/cgroup"
 )
 
 func readDashboard(t *testing.T) (dashboard grafanaDashboard) {
@@ -43,6 +45,14 @@ func TestTheDashboardShowsTheJournalsOfPods(t *testing.T) {
 		t.Fatal("no panel is the agent's")
 	}
 	n := newAgentNode(t)
+	// On cgroup v1, kernels from 6.10 on count the I/O of a disk without BFQ only if it had a limit.
+	tree, err := cgroup.Find()
+	if err == nil && tree.Version() == cgroup.V1 {
+		err = errors.Join(tree.SetLimit(n.cgroup, n.fs.Disk.Dev, cgroup.Limit{ReadBps: 1 << 40}), tree.SetLimit(n.cgroup, n.fs.Disk.Dev, cgroup.Limit{}))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	command := exec.Command(os.Args[0], "agent", "--config", n.file)
 	command.Env = append(os.Environ(), commandVariable+"=1")
 	daemon := n.w.Spawn(command)

@@ -15,7 +15,7 @@
  * 	frozen.h	what the block was before it
  * 	later.c		writes it when the transaction closes
  * 	flags.c		which records are whole
- * 	lead.c		who commits; the others wait
+ * 	lead.c		the thread that does a commit; the others wait
  * 	commit.c	close, drain, merge, seal
  * 	checkpoint.c	rounds; home.c has the writes of a partition
  *
