@@ -18,13 +18,20 @@ import (
 // attached at the start of the host. While a process works in it, the error wraps
 // ErrBusy and it stays attached. A volume that is not attached is not changed.
 func (p *Pool) Detach(ctx context.Context, name string) error {
-	return detachError(name, p.detach(ctx, name, false))
+	return detachError(name, p.detach(ctx, name, "", false))
 }
 
 // DetachUntilStart is Detach, but a persistent volume ([AttachOptions].Persist) is
 // attached again at the next start of the host.
 func (p *Pool) DetachUntilStart(ctx context.Context, name string) error {
-	return detachError(name, p.detach(ctx, name, true))
+	return detachError(name, p.detach(ctx, name, "", true))
+}
+
+// DetachFrom is Detach, or with untilStart DetachUntilStart, of a volume that is attached
+// at target, a resolved path. If it is attached elsewhere, the error wraps ErrNotFound and
+// nothing is changed.
+func (p *Pool) DetachFrom(ctx context.Context, name, target string, untilStart bool) error {
+	return detachError(name, p.detach(ctx, name, target, untilStart))
 }
 
 func detachError(name string, err error) error {
@@ -34,7 +41,7 @@ func detachError(name string, err error) error {
 	return nil
 }
 
-func (p *Pool) detach(ctx context.Context, name string, keepPersist bool) error {
+func (p *Pool) detach(ctx context.Context, name, target string, keepPersist bool) error {
 	record, l, err := p.files.Hold(ctx, name)
 	if err != nil {
 		return err
@@ -51,6 +58,9 @@ func (p *Pool) detach(ctx context.Context, name string, keepPersist bool) error 
 			return err
 		}
 		return p.endPersistence(ctx, &record)
+	}
+	if target != "" && record.Attachment.Target != target {
+		return fmt.Errorf("at %s it is %w: it is attached at %s", target, ErrNotFound, record.Attachment.Target)
 	}
 	if err := p.checkDetachable(record); err != nil {
 		return err

@@ -206,6 +206,11 @@ func TestDetachUntilStartKeepsTheTargetProtected(t *testing.T) {
 	}
 	// Attached elsewhere once, as the Docker plugin does.
 	r.attach(name, AttachOptions{Target: r.target("elsewhere")})
+	for _, untilStart := range []bool{true, false} {
+		if err := r.pool.DetachFrom(t.Context(), name, target, untilStart); !errors.Is(err, ErrNotFound) || r.inspect(name).Mountpoint != r.target("elsewhere") {
+			t.Errorf("detached from where it is not attached: %v", err)
+		}
+	}
 	if err := r.pool.DetachUntilStart(t.Context(), name); err != nil || exists(r.target("elsewhere")) {
 		t.Error(err)
 	}

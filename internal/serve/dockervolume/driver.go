@@ -39,6 +39,15 @@ const detachPause = 100 * time.Millisecond
 
 func (d *driver) target(name string) string { return filepath.Join(d.targets, name) }
 
+// made is where this plugin has attached a volume with users, also if it was started with
+// another target directory then. An operator may have attached it elsewhere since.
+func (d *driver) made(name string) string {
+	if target := d.users.target(name); target != "" {
+		return target
+	}
+	return d.target(name) // recorded by an earlier version
+}
+
 func (d *driver) create(ctx context.Context, name string, given map[string]string) error {
 	if err := volume.CheckName(name); err != nil {
 		return err
@@ -92,7 +101,7 @@ func (d *driver) remove(ctx context.Context, name string) error {
 		if len(ids) > 0 {
 			d.log.Warn("removing a volume with recorded users that were never unmounted", "volume", name, "users", len(ids))
 		}
-		if err := d.pool.Detach(ctx, name); err != nil && !errors.Is(err, volume.ErrNotFound) {
+		if err := d.pool.DetachFrom(ctx, name, d.made(name), false); err != nil && !errors.Is(err, volume.ErrNotFound) {
 			return err
 		}
 		if err := d.users.forget(name); err != nil {
@@ -122,14 +131,17 @@ func (d *driver) mount(ctx context.Context, name, id string) (mountpoint string,
 	}
 	options.Target = d.target(name)
 	ids, known := d.users.get(name)
-	if before.Mountpoint == "" {
-		ids = nil // a volume that is not attached has no users
+	target := d.made(name)
+	held := known && before.Mountpoint != "" && before.Attachment.Target == target
+	if !held {
+		// A volume that is not attached, or that another has attached, has no users.
+		ids, target = nil, options.Target
 	}
 	// The directory may be gone if /run was cleared.
 	if err := os.MkdirAll(d.targets, 0o711); err != nil {
 		return "", fmt.Errorf("cannot mount volume %s: %w", name, err)
 	}
-	if err := d.users.set(name, with(ids, id)); err != nil {
+	if err := d.users.set(name, target, with(ids, id)); err != nil {
 		return "", fmt.Errorf("cannot mount volume %s: %w", name, err)
 	}
 	status, err := d.pool.Attach(ctx, name, options)
@@ -138,8 +150,8 @@ func (d *driver) mount(ctx context.Context, name, id string) (mountpoint string,
 		return status.Mountpoint, nil
 	}
 	undo := d.users.forget
-	if known && before.Mountpoint != "" {
-		undo = func(name string) error { return d.users.set(name, ids) }
+	if held {
+		undo = func(name string) error { return d.users.set(name, target, ids) }
 	}
 	return "", errors.Join(err, undo(name))
 }
@@ -154,7 +166,7 @@ func (d *driver) unmount(ctx context.Context, name, id string) error {
 		return nil
 	}
 	ids = without(ids, id)
-	if err := d.users.set(name, ids); err != nil {
+	if err := d.users.set(name, d.made(name), ids); err != nil {
 		return err
 	}
 	if len(ids) > 0 {
@@ -169,12 +181,16 @@ func (d *driver) unmount(ctx context.Context, name, id string) error {
 	return err
 }
 
-// detach detaches a volume without users. It retries for a while, because a
-// container's mounts exist a little longer than its last process.
+// detach detaches a volume without users from where mount attached it. It retries for a
+// while, because a container's mounts exist a little longer than its last process.
 func (d *driver) detach(ctx context.Context, name string, patience time.Duration) error {
 	for deadline := time.Now().Add(patience); ; {
-		err := d.pool.DetachUntilStart(ctx, name) // keep the record of attach --persist
-		if err == nil || errors.Is(err, volume.ErrNotFound) {
+		err := d.pool.DetachFrom(ctx, name, d.made(name), true) // keep the record of attach --persist
+		if errors.Is(err, volume.ErrNotFound) {
+			d.log.Warn("the mount of the last user is gone already", "volume", name, "why", err)
+			return d.users.forget(name)
+		}
+		if err == nil {
 			d.log.Info("unmounted", "volume", name)
 			return d.users.forget(name)
 		}
@@ -232,8 +248,8 @@ func (d *driver) tidyOne(ctx context.Context, name string) error {
 	return d.detach(ctx, name, 0)
 }
 
-// recall drops the users of volumes that are deleted, or that are not attached
-// (after a reboot, or after a detach by hand).
+// recall drops the users of volumes that are deleted, not attached (after a reboot, or
+// after a detach by hand), or attached elsewhere by hand.
 func (d *driver) recall(ctx context.Context) error {
 	for _, name := range d.users.all() {
 		status, err := d.pool.Inspect(ctx, name)
@@ -241,7 +257,7 @@ func (d *driver) recall(ctx context.Context) error {
 			d.log.Warn("cannot read the state of a volume in use", "volume", name, "why", err)
 			continue
 		}
-		if err == nil && status.Attachment != nil {
+		if err == nil && status.Attachment != nil && status.Attachment.Target == d.made(name) {
 			ids, _ := d.users.get(name)
 			d.log.Info("still attached", "volume", name, "at", status.Mountpoint, "users", len(ids))
 			continue

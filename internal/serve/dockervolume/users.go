@@ -31,12 +31,14 @@ const (
 var errFull = fmt.Errorf("it is %w by %d users, the maximum", volume.ErrBusy, maxUsers)
 
 // users records who uses which volume: for each, the IDs of the Mount calls
-// without their Unmount. A volume without IDs must be detached. Every change is
-// on disk before it takes effect.
+// without their Unmount, and where the volume is attached for them. A volume without
+// IDs must be detached. Every change is on disk before it takes effect.
 type users struct {
 	path string
 	mu   sync.Mutex
 	of   map[string][]string // sorted
+	// targets are the mount points; files of earlier versions have none.
+	targets map[string]string
 	// unknown are the fields of a newer Daybook.
 	unknown versioned.Unknown
 }
@@ -44,11 +46,12 @@ type users struct {
 type usersRecord struct {
 	Format  int                 `json:"format"`
 	Volumes map[string][]string `json:"volumes"`
+	Targets map[string]string   `json:"targets,omitempty"`
 }
 
 // openUsers reads the file; a missing file has no users.
 func openUsers(pool string) (*users, error) {
-	u := &users{path: filepath.Join(pool, usersFile), of: map[string][]string{}}
+	u := &users{path: filepath.Join(pool, usersFile), of: map[string][]string{}, targets: map[string]string{}}
 	file, err := os.Open(u.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return u, nil
@@ -59,7 +62,7 @@ func openUsers(pool string) (*users, error) {
 	defer func() { _ = file.Close() }()
 	text, err := io.ReadAll(io.LimitReader(file, maxUsersBytes+1))
 	if err == nil {
-		u.of, u.unknown, err = parseUsers(text)
+		u.of, u.targets, u.unknown, err = parseUsers(text)
 	}
 	if errors.Is(err, versioned.ErrNewer) {
 		return nil, fmt.Errorf("cannot determine which container uses which volume (%w): %s was %w", volume.ErrUnsupported, u.path, err)
@@ -70,38 +73,44 @@ func openUsers(pool string) (*users, error) {
 	return u, nil
 }
 
-func parseUsers(text []byte) (of map[string][]string, unknown versioned.Unknown, err error) {
+func parseUsers(text []byte) (of map[string][]string, targets map[string]string, unknown versioned.Unknown, err error) {
 	if len(text) > maxUsersBytes {
-		return nil, nil, fmt.Errorf("it is over %d bytes", maxUsersBytes)
+		return nil, nil, nil, fmt.Errorf("it is over %d bytes", maxUsersBytes)
 	}
 	if err := versioned.CheckFormat(text, "format", usersFormat); err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	var record usersRecord
 	if unknown, err = versioned.Decode(text, &record); err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	if record.Format != usersFormat {
-		return nil, nil, fmt.Errorf("format %d", record.Format)
+		return nil, nil, nil, fmt.Errorf("format %d", record.Format)
 	}
 	of = make(map[string][]string, len(record.Volumes))
 	for name, ids := range record.Volumes {
 		if err := volume.CheckName(name); err != nil {
-			return nil, nil, err
+			return nil, nil, nil, err
 		}
 		if len(ids) > maxUsers {
-			return nil, nil, fmt.Errorf("volume %s has %d users, at most %d", name, len(ids), maxUsers)
+			return nil, nil, nil, fmt.Errorf("volume %s has %d users, at most %d", name, len(ids), maxUsers)
 		}
 		for _, id := range ids {
 			if err := checkID(id); err != nil {
-				return nil, nil, fmt.Errorf("volume %s: %w", name, err)
+				return nil, nil, nil, fmt.Errorf("volume %s: %w", name, err)
 			}
 		}
 		ids = slices.Clone(ids)
 		slices.Sort(ids)
 		of[name] = slices.Compact(ids)
 	}
-	return of, unknown, nil
+	targets = map[string]string{}
+	for name, target := range record.Targets {
+		if _, known := of[name]; known { // an earlier version leaves those that it forgot
+			targets[name] = target
+		}
+	}
+	return of, targets, unknown, nil
 }
 
 func checkID(id string) error {
@@ -120,6 +129,13 @@ func (u *users) get(name string) (ids []string, known bool) {
 	return slices.Clone(ids), known
 }
 
+// target is where the volume is attached for its users; "" if that is not recorded.
+func (u *users) target(name string) string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.targets[name]
+}
+
 // all returns the names that have an entry, sorted.
 func (u *users) all() []string {
 	u.mu.Lock()
@@ -127,20 +143,20 @@ func (u *users) all() []string {
 	return slices.Sorted(maps.Keys(u.of))
 }
 
-// set makes ids the volume's users.
-func (u *users) set(name string, ids []string) error {
+// set makes ids the volume's users, for whom it is attached at target.
+func (u *users) set(name, target string, ids []string) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if len(ids) > maxUsers {
 		return errFull
 	}
 	before, known := u.of[name]
-	if known && slices.Equal(before, ids) {
+	if known && slices.Equal(before, ids) && u.targets[name] == target {
 		return nil
 	}
-	next := maps.Clone(u.of)
-	next[name] = append([]string{}, ids...)
-	return u.commit(next)
+	next, targets := maps.Clone(u.of), maps.Clone(u.targets)
+	next[name], targets[name] = append([]string{}, ids...), target
+	return u.commit(next, targets)
 }
 
 // forget removes the entry of a volume.
@@ -150,22 +166,23 @@ func (u *users) forget(name string) error {
 	if _, known := u.of[name]; !known {
 		return nil
 	}
-	next := maps.Clone(u.of)
+	next, targets := maps.Clone(u.of), maps.Clone(u.targets)
 	delete(next, name)
-	return u.commit(next)
+	delete(targets, name)
+	return u.commit(next, targets)
 }
 
 // commit replaces the file: after a crash of the host it is the old one or the
 // new one. Both are correct, because no volume is attached then.
-func (u *users) commit(next map[string][]string) error {
-	text, err := versioned.Encode(usersRecord{usersFormat, next}, u.unknown)
+func (u *users) commit(next map[string][]string, targets map[string]string) error {
+	text, err := versioned.Encode(usersRecord{usersFormat, next, targets}, u.unknown)
 	if err != nil {
 		return err
 	}
 	if err := atomicfile.Replace(u.path, append(text, '\n')); err != nil {
 		return fmt.Errorf("cannot record who uses which volume: %w", err)
 	}
-	u.of = next
+	u.of, u.targets = next, targets
 	return nil
 }
 

@@ -22,7 +22,7 @@ func TestUsersOutliveTheirDaemon(t *testing.T) {
 		name string
 		ids  []string
 	}{{"a", []string{"1"}}, {"a", []string{"1", "2"}}, {"b", []string{"3"}}, {"c", nil}, {"b", nil}} {
-		if err := u.set(step.name, step.ids); err != nil {
+		if err := u.set(step.name, "/mnt/"+step.name, step.ids); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -38,6 +38,9 @@ func TestUsersOutliveTheirDaemon(t *testing.T) {
 	}
 	if ids, known := again.get("a"); !known || !slices.Equal(ids, []string{"1", "2"}) {
 		t.Errorf("users of a: %q, %v", ids, known)
+	}
+	if a, c := again.target("a"), again.target("c"); a != "/mnt/a" || c != "" {
+		t.Errorf("a is attached at %q, c at %q", a, c)
 	}
 	if ids, known := again.get("b"); !known || len(ids) != 0 {
 		t.Errorf("users of b: %q, %v; it must be detached", ids, known)
@@ -63,7 +66,7 @@ func TestAUserThatCannotBeRecordedDoesNotCount(t *testing.T) {
 	if err := os.Remove(dir); err != nil {
 		t.Fatal(err)
 	}
-	if err := u.set("a", []string{"1"}); err == nil {
+	if err := u.set("a", "/mnt/a", []string{"1"}); err == nil {
 		t.Error("a user was written into no directory")
 	}
 	if _, known := u.get("a"); known {
@@ -106,10 +109,10 @@ func TestAVolumeHasABoundedNumberOfUsers(t *testing.T) {
 		ids = append(ids, fmt.Sprint(n))
 	}
 	slices.Sort(ids)
-	if err := u.set("a", ids); !errors.Is(err, volume.ErrBusy) {
+	if err := u.set("a", "/mnt/a", ids); !errors.Is(err, volume.ErrBusy) {
 		t.Errorf("%d users: %v", len(ids), err)
 	}
-	if err := u.set("a", ids[1:]); err != nil {
+	if err := u.set("a", "/mnt/a", ids[1:]); err != nil {
 		t.Error(err)
 	}
 }
@@ -136,7 +139,7 @@ func TestANewerUsersFileIsNotCalledDamaged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := u.set("b", []string{"2"}); err != nil {
+	if err := u.set("b", "/mnt/b", []string{"2"}); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(path)
@@ -148,10 +151,16 @@ func TestANewerUsersFileIsNotCalledDamaged(t *testing.T) {
 func FuzzUsersFile(f *testing.F) {
 	f.Add([]byte(`{"format":1,"volumes":{"a":["2","1","2"],"b":[]}}`))
 	f.Add([]byte(`{"format":1,"volumes":{"..":["x"]}}`))
+	f.Add([]byte(`{"format":1,"volumes":{"a":["1"]},"targets":{"a":"/mnt/a","b":"/mnt/b"}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		of, _, err := parseUsers(text)
+		of, targets, _, err := parseUsers(text)
 		if err != nil {
 			return
+		}
+		for name := range targets {
+			if _, known := of[name]; !known {
+				t.Errorf("%q has a mount point, and is no volume", name)
+			}
 		}
 		for name, ids := range of {
 			if err := volume.CheckName(name); err != nil {
