@@ -13,6 +13,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// reloader is the command that reads its configuration again at each SIGHUP. Until it
+// runs, a SIGHUP must not end it.
+const reloader = "control"
+
+// early receives the SIGHUPs of the reloader from the start of the program on, before main;
+// nil in other commands.
+var early = catchEarly(os.Args)
+
+func catchEarly(args []string) chan os.Signal {
+	if len(args) < 2 || args[1] != reloader {
+		return nil
+	}
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, unix.SIGHUP)
+	return c
+}
+
 // ErrOutputClosed is the cause of the end of a [Context] at a write to a standard output,
 // or standard error, that nobody reads.
 var ErrOutputClosed = errors.New("nobody reads the output")
@@ -25,7 +42,9 @@ func Context(parent context.Context) (ctx context.Context, stop context.CancelFu
 	ctx, cancel := context.WithCancelCause(parent)
 	endings, pipes := make(chan os.Signal, 1), make(chan os.Signal, 1)
 	notify(endings, unix.SIGINT, unix.SIGTERM, unix.SIGQUIT)
-	notify(hangups, unix.SIGHUP)
+	if early == nil {
+		notify(hangups, unix.SIGHUP)
+	}
 	// Without this, the runtime ends the program at the write.
 	signal.Notify(pipes, unix.SIGPIPE)
 	logs := logsToJournal(os.Getenv("JOURNAL_STREAM"))
@@ -74,9 +93,13 @@ func logsToJournal(stream string) bool {
 var hangups = make(chan os.Signal, 1)
 
 // Reload returns the SIGHUPs of a daemon that reads its configuration again at
-// each: from now on they do not end it.
+// each: from now on they do not end it, and in the command control none did before. The
+// first may be from before the call.
 func Reload() (reloads <-chan os.Signal, stop func()) {
-	c := make(chan os.Signal, 1)
+	c := early
+	if c == nil {
+		c = make(chan os.Signal, 1)
+	}
 	signal.Notify(c, unix.SIGHUP)
 	signal.Stop(hangups)
 	return c, func() { signal.Stop(c) }

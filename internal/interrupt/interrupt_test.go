@@ -29,6 +29,8 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	case "ignorant":
 		signal.Ignore(unix.SIGHUP)
+	case "early":
+		hangUp() // before Context, as soon as the program runs
 	case "own pipe", "log":
 		goOn(os.Getenv(roleVariable))
 		return
@@ -38,7 +40,11 @@ func TestMain(m *testing.M) {
 	}
 	ctx, stop := Context(context.Background())
 	var reloads <-chan os.Signal
-	if os.Getenv(roleVariable) == "daemon" {
+	switch os.Getenv(roleVariable) {
+	case "before its reloads":
+		hangUp()
+		reloads, _ = Reload()
+	case "early", "daemon":
 		reloads, _ = Reload()
 	}
 	fmt.Println("ready")
@@ -51,6 +57,13 @@ func TestMain(m *testing.M) {
 	}
 	stop()
 	fmt.Println("clean")
+}
+
+// hangUp sends this process a SIGHUP.
+func hangUp() {
+	if err := unix.Kill(unix.Getpid(), unix.SIGHUP); err != nil {
+		panic(err)
+	}
 }
 
 // talk writes to standard output until the context ends, and then the cause to descriptor 3.
@@ -149,10 +162,16 @@ func TestASignalEndsTheProgramAfterCleaningUp(t *testing.T) {
 		{"command", []unix.Signal{unix.SIGHUP}, "clean\n"},
 		// A daemon that reloads at SIGHUP ends at the other signals.
 		{"daemon", []unix.Signal{unix.SIGHUP, unix.SIGTERM}, "reload\nclean\n"},
+		// Nor does one end it that comes before it can reload: it reloads later.
+		{"early", []unix.Signal{0, unix.SIGTERM}, "reload\nclean\n"},
+		{"before its reloads", []unix.Signal{0, unix.SIGTERM}, "reload\nclean\n"},
 		// Started by nohup.
 		{"ignorant", []unix.Signal{unix.SIGHUP, unix.SIGTERM}, "clean\n"},
 	} {
 		command := exec.Command("/proc/self/exe")
+		if c.signals[0] == 0 {
+			command.Args = append(command.Args, reloader)
+		}
 		command.Env = append(os.Environ(), roleVariable+"="+c.role)
 		out, err := command.StdoutPipe()
 		if err != nil {
@@ -173,7 +192,7 @@ func TestASignalEndsTheProgramAfterCleaningUp(t *testing.T) {
 				t.Error(err)
 			}
 			// Send the next signal after the effect of this one.
-			if c.role == "daemon" && i == 0 {
+			if (c.role == "daemon" || s == 0) && i == 0 {
 				line, err := lines.ReadString('\n')
 				if err != nil {
 					t.Error(err)
