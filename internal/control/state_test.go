@@ -261,20 +261,26 @@ func TestNotedStateDirectoriesAreFound(t *testing.T) {
 	}
 }
 
+// beginAndKill begins a run on the first disk, and leaves what a kill leaves.
+func beginAndKill(t *testing.T, options Options) {
+	t.Helper()
+	c, err := start(options, options.Disks[0])
+	if err == nil {
+		err = c.begin()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.lock.Release() // as a kill does
+}
+
 // A record that stayed would send the next restore to a directory without a state.
 func TestARestoreRemovesTheRecordOfItsStateDirectory(t *testing.T) {
 	for _, by := range []string{"the same path", "another path", "none"} {
 		f, run := newFakeHost("/ca"), t.TempDir()
 		options := fakeOptions(t, f, "")
 		options.RunDir = run
-		c, err := start(options, options.Disks[0])
-		if err == nil {
-			err = c.begin()
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.lock.Release() // as a kill does
+		beginAndKill(t, options)
 		recorded := options.Config.StateDir
 		dir := recorded
 		switch by {
@@ -304,14 +310,7 @@ func TestARunWithAnotherStateDirectoryRestoresWhatAKilledOneLeft(t *testing.T) {
 	f, run := newFakeHost("/ca", "/cb"), t.TempDir()
 	options := fakeOptions(t, f, "containers: [{match: /ca, weight: 500}]")
 	options.RunDir = run
-	c, err := start(options, options.Disks[0])
-	if err == nil {
-		err = c.begin()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.lock.Release() // as a kill does
+	beginAndKill(t, options)
 	if f.weight("/ca") == (Setting{Default: 100}) {
 		t.Fatal("the first run changed nothing")
 	}
