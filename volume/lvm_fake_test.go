@@ -198,13 +198,25 @@ func TestAFullThinPoolIsAProblemOfItsVolumes(t *testing.T) {
 	answers := fakeLVM(t)
 	name := r.name("v")
 	record := r.volumeOnLVM(name, func(record *Record) { record.LVM.ThinPool = "tp" })
-	for health, want := range map[string]string{"": "", "out_of_data": "its thin pool daybook-none/tp is full: ", "failed": "its thin pool daybook-none/tp is damaged: "} {
+	for _, c := range []struct{ health, want string }{
+		{"", ""}, {"failed", "its thin pool daybook-none/tp is damaged: "}, {"out_of_data", "its thin pool daybook-none/tp is full: "},
+	} {
+		health, want := c.health, c.want
 		answer(t, answers, "lvs", strings.ReplaceAll(noVolumes, "[]", `[{"lv_name":"tp","vg_name":"daybook-none","segtype":"thin-pool","lv_health_status":"`+health+`"},
 			{"lv_name":"`+record.LVM.Name+`","vg_name":"daybook-none","lv_size":"67108864","pool_lv":"tp","data_percent":"50.00","lv_health_status":""}]`))
 		status, err := r.pool.Inspect(t.Context(), name)
 		if err != nil || !strings.HasPrefix(status.Problem, want) || want == "" && status.Problem != "" || status.AllocatedBytes != 32<<20 {
 			t.Errorf("%q: %v, %d bytes, %q", health, err, status.AllocatedBytes, status.Problem)
 		}
+	}
+	// It comes before what it may be the cause of, or what a repair would write to it.
+	record.Resize = 128 << 20
+	if err := r.pool.files.Write(record); err != nil {
+		t.Fatal(err)
+	}
+	if status, err := r.pool.Inspect(t.Context(), name); err != nil || !strings.HasPrefix(status.Problem, "its thin pool daybook-none/tp is full: ") ||
+		!strings.HasSuffix(status.Problem, "; a resize is unfinished: daybook volume repair") {
+		t.Errorf("%q, %v", status.Problem, err)
 	}
 	if err := os.RemoveAll(r.pool.files.VolumeDir(name)); err != nil {
 		t.Fatal(err)

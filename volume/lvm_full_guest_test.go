@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/daybook-project/daybook/internal/awaittest"
 	"github.com/daybook-project/daybook/vm/vmtest"
 	"github.com/daybook-project/daybook/volume"
 )
@@ -107,9 +108,19 @@ func TestGuestAThinPoolFillsUp(t *testing.T) {
 			t.Error("8 MiB were written to a full thin pool")
 		}
 		refused("full")
-		if status, err := pool.Inspect(ctx, "db"); err != nil || !strings.Contains(status.Problem, "thin pool vg0/tp is full") {
+		if status, err := pool.Inspect(ctx, "db"); err != nil || !strings.HasPrefix(status.Problem, "its thin pool vg0/tp is full") {
 			t.Errorf("%+v, %v", status, err)
 		}
+		// Its cause comes first when the file system has an error, too.
+		awaittest.Until(t, awaittest.Patience, "the file system has recorded an error", func() bool {
+			_ = os.WriteFile(filepath.Join(target, "full"), piece, 0o600) // it fails
+			unix.Sync()
+			status, err := pool.Inspect(ctx, "db")
+			if err != nil || !strings.HasPrefix(status.Problem, "its thin pool vg0/tp is full") {
+				t.Fatalf("%+v, %v", status, err)
+			}
+			return strings.Contains(status.Problem, "file system")
+		})
 
 		// What the documentation says to do.
 		group.run("lvextend", "--quiet", "--yes", "--extents", "+50%LV", group.name+"/tp")

@@ -81,8 +81,13 @@ func (p *Pool) inspect(ctx context.Context, name string, h *host) (Status, error
 	s := p.statusOn(h, record)
 	if record.LVM != nil { // only lvs knows it
 		s.AllocatedBytes, err = p.blocks(record).AllocatedBytes(ctx)
-		if err != nil && s.Problem == "" {
+		var pool backing.PoolError
+		switch {
+		case err != nil && s.Problem == "":
 			s.Problem = err.Error()
+		case errors.As(err, &pool):
+			// First, because a repair of the file system writes to the pool.
+			s.Problem = err.Error() + "; " + s.Problem
 		}
 	}
 	return s, nil

@@ -289,6 +289,12 @@ func AllocatedLogical(ctx context.Context, all []records.LogicalVolume) (map[rec
 	return allocated, nil
 }
 
+// PoolError is what is wrong with the thin pool of a volume. It may be the cause of errors of
+// the file system.
+type PoolError struct{ text string }
+
+func (e PoolError) Error() string { return e.text }
+
 // find returns the logical volume, also with the error that its thin pool is full or damaged.
 func (l logical) find(ctx context.Context) (*found, error) {
 	at := l.at()
@@ -306,7 +312,7 @@ func (l logical) find(ctx context.Context) (*found, error) {
 	}
 	for _, f := range all {
 		if problem, bad := f.poolProblem(); bad && f.Name == at.ThinPool {
-			return &all[i], fmt.Errorf("its thin pool %s/%s is %s", at.VolumeGroup, at.ThinPool, problem)
+			return &all[i], PoolError{fmt.Sprintf("its thin pool %s/%s is %s", at.VolumeGroup, at.ThinPool, problem)}
 		}
 	}
 	return &all[i], nil
