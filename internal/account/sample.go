@@ -168,6 +168,10 @@ type Container struct {
 	// container's cgroups. Where requests end out of order it can be too short.
 	// Absent where RequestSeconds is.
 	BusySeconds float64 `json:"busy_seconds,omitempty"`
+	// FlushSeconds is the time of the flushes of the disk's cache that its syncs waited
+	// for, added up, as far as they ended in the interval. Those of a commit are the
+	// journal's and do not count. Absent if 0, and where RequestSeconds is.
+	FlushSeconds float64 `json:"flush_seconds,omitempty"`
 	// MemoryJournalBytes is what its handles, of which there were
 	// MemoryJournalHandles, logged in the disk's MemoryJournals. No part of
 	// Bytes, for it costs the disk nothing.

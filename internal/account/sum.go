@@ -45,6 +45,7 @@ func Sum(samples []Sample) Device {
 			line.ForcedCommits += c.ForcedCommits
 			line.RequestSeconds += c.RequestSeconds
 			line.BusySeconds += c.BusySeconds
+			line.FlushSeconds += c.FlushSeconds
 			line.MemoryJournalBytes += c.MemoryJournalBytes
 			line.MemoryJournalHandles += c.MemoryJournalHandles
 		}

@@ -103,6 +103,8 @@ type usage struct {
 	busySeconds float64
 	// requestSeconds is the time of its requests, added up.
 	requestSeconds float64
+	// flushSeconds is the time of the cache flushes that its syncs waited for, added up.
+	flushSeconds float64
 	// forced is the number of commits of the journal that its syncs started.
 	forced uint64
 	// below is the part of what was charged that was charged to cgroups below.
@@ -123,6 +125,7 @@ func sums(device account.Device) map[string]usage {
 			u.writeback += container.MetadataBytes + container.UnchargedBytes
 			u.busySeconds += container.BusySeconds
 			u.requestSeconds += container.RequestSeconds
+			u.flushSeconds += container.FlushSeconds
 			u.forced += container.ForcedCommits
 			if at != path.Clean("/"+container.Cgroup) {
 				u.below += container.ChargedReadBytes + container.ChargedWriteBytes
@@ -155,7 +158,8 @@ func (c *Controller) steer(group Group, seconds float64, done map[string]usage) 
 		observations = append(observations, law.Observation{
 			ID: m.Cgroup, Ideal: float64(m.Ideal), Weight: float64(weight),
 			JournalBytes: float64(u.hidden), WritebackBytes: float64(u.writeback), OtherBytes: float64(u.charged()),
-			BusySeconds: u.busySeconds, RequestSeconds: u.requestSeconds, ForcedCommits: float64(u.forced), CommitSeconds: c.commitSeconds,
+			BusySeconds: u.busySeconds, RequestSeconds: u.requestSeconds, FlushSeconds: u.flushSeconds,
+			ForcedCommits: float64(u.forced), CommitSeconds: c.commitSeconds,
 		})
 		total += float64(u.hidden) + float64(u.charged())
 		g.reads.Add(float64(u.read), seconds, law.SplitSeconds)

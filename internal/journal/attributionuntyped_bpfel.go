@@ -20,6 +20,7 @@ type attributionUntypedCharged struct {
 	JournalBytes  uint64
 	OutstandingNs uint64
 	BusyNs        uint64
+	FlushNs       uint64
 	FromNs        uint64
 	UntilNs       uint64
 	BeforeNs      uint64
@@ -46,6 +47,7 @@ type attributionUntypedChargedPlace struct {
 		JournalBytes  uint64
 		OutstandingNs uint64
 		BusyNs        uint64
+		FlushNs       uint64
 		FromNs        uint64
 		UntilNs       uint64
 		BeforeNs      uint64

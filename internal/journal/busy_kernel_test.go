@@ -79,3 +79,62 @@ func TestTheBusyTimeOfBurstsIsLessThanTheirSum(t *testing.T) {
 		}
 	}
 }
+
+// fdatasync of a file that was only overwritten has nothing to commit. It flushes the disk's
+// cache, and its caller waits for that.
+func TestFlushesThatASyncWaitsForAreTimed(t *testing.T) {
+	fs := ext4test.New(t, ext4test.Options{})
+	name := filepath.Join(fs.Dir, "f")
+	if err := os.WriteFile(name, make([]byte, 1<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	unix.Sync()
+	file, err := os.OpenFile(name, os.O_RDWR|unix.O_DIRECT, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	page, err := unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(page)
+	p, err := Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if err := p.Observe([]uint32{fs.Disk.Dev.Kernel()}); err != nil {
+		t.Fatal(err)
+	}
+	const calls = 50
+	for _, syncs := range []bool{false, true} {
+		collect(t, p)
+		begin := time.Now()
+		for n := range int64(calls) {
+			if _, err := file.WriteAt(page, n*4096); err != nil {
+				t.Fatal(err)
+			}
+			if syncs {
+				if err := unix.Fdatasync(int(file.Fd())); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		took := time.Since(begin)
+		var flushed, busy time.Duration
+		for _, w := range collect(t, p).Writes {
+			switch {
+			case w.Disk != fs.Disk.Dev.Kernel():
+			case w.Kind == KindFlush:
+				flushed += time.Duration(w.Bytes)
+			case w.Kind == KindBusy:
+				busy += time.Duration(w.Bytes)
+			}
+		}
+		t.Logf("syncs: %v; %v in flushes, %v in requests, of %v", syncs, flushed, busy, took)
+		if flushed > 0 != syncs || flushed+busy > took {
+			t.Errorf("syncs: %v; %v in flushes, %v in requests, of %v", syncs, flushed, busy, took)
+		}
+	}
+}

@@ -18,6 +18,7 @@ func (p *Probe) collectCharged() error {
 			{KindChargedWrite, now.WriteBytes, before.WriteBytes},
 			{KindOutstanding, now.OutstandingNs, before.OutstandingNs},
 			{KindBusy, now.BusyNs, before.BusyNs},
+			{KindFlush, now.FlushNs, before.FlushNs},
 		} {
 			if sum.now != sum.before {
 				p.pending.Writes = append(p.pending.Writes, Write{Disk: key.Disk, Kind: sum.kind, Charged: key.Cgroup, Bytes: sum.now - sum.before})

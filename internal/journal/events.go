@@ -95,6 +95,9 @@ const (
 	// KindBusy is the time with at least one request outstanding, as far as they
 	// ended, by charged cgroup and in nanoseconds.
 	KindBusy Kind = 7
+	// KindFlush is the time of the cache flushes that were charged to a cgroup, by charged
+	// cgroup and in nanoseconds.
+	KindFlush Kind = 8
 )
 
 // Write is a sum of bytes on one disk.
@@ -111,7 +114,7 @@ type Write struct {
 	// partition, for a mapped device, and below a loop device with direct I/O,
 	// which passes its pages on.
 	Of, OfInstance uint32
-	// Bytes is in nanoseconds for KindOutstanding and KindBusy.
+	// Bytes is in nanoseconds for KindOutstanding, KindBusy and KindFlush.
 	Bytes uint64
 }
 

@@ -163,6 +163,8 @@ func (b *Book) enterWrites(pages map[uint32]*page, in Readings) {
 			p.unit(charged).RequestSeconds += time.Duration(w.Bytes).Seconds()
 		case journal.KindBusy:
 			p.unit(charged).BusySeconds += time.Duration(w.Bytes).Seconds()
+		case journal.KindFlush:
+			p.unit(charged).FlushSeconds += time.Duration(w.Bytes).Seconds()
 		case journal.KindData:
 			if owner := in.UnitOf(w.Owner); owner != charged {
 				p.unit(owner).UnchargedBytes += w.Bytes

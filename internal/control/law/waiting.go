@@ -22,6 +22,9 @@ func (w *Waiting) In(o Observation, seconds float64) (waited float64) {
 		waited = math.Min(o.BusySeconds, w.idleSeconds)
 		w.idleSeconds = 0
 	}
+	if o.FlushSeconds > 0 {
+		waited = math.Max(waited, math.Min(waited+o.FlushSeconds, seconds))
+	}
 	if w.unsyncedSeconds += seconds; o.ForcedCommits > 0 {
 		w.unsyncedSeconds = 0
 	}

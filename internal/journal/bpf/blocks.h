@@ -776,6 +776,26 @@ static __noinline int complete_other(struct request *rq, struct filesystem_place
 }
 
 /*
+ * Adds the time of a cache flush that a cgroup waits for: that of a request without data,
+ * which fsync sends if it has nothing to commit. The requests that the kernel makes of it for
+ * the disk have no bio.
+ */
+static __noinline int complete_flush(struct request *rq, struct bio *bio)
+{
+	struct charged *sums = known_charged(disk_of(rq), as_unknown(charged_cgroup(bio)));
+	__u64 started = rq->start_time_ns, now;
+
+	if (!sums || !sums->observed || !started || (rq->cmd_flags & OP_MASK) != REQ_OP_WRITE)
+		return 0;
+	if (started < sums->until_ns)
+		started = sums->until_ns;
+	now = bpf_ktime_get_ns();
+	if (now > started)
+		__sync_fetch_and_add(&sums->flush_ns, now - started);
+	return 0;
+}
+
+/*
  * Runs when a request is completed. An fsync has two requests for the log and one for its
  * data. They take a shorter way: on Linux 6.1 each pointer that is followed takes seven
  * instructions. What is written to the log and charged to the root cgroup is in one sum of
@@ -786,8 +806,10 @@ static __always_inline int account_completion(struct request *rq, __u64 bytes)
 	struct filesystem_place *place;
 	struct bio *bio = rq->bio;
 
-	if (!bio || !bytes)
+	if (!bio)
 		return 0;
+	if (!bytes)
+		return bio->bi_vcnt ? 0 : complete_flush(rq, bio);
 	if ((rq->cmd_flags & OP_MASK) != REQ_OP_WRITE)
 		return complete_other(rq, NULL, bytes);
 	place = place_of_bio(bio);

@@ -77,6 +77,7 @@ struct charged {
 	__u64 journal_bytes;  /* of these, written by jbd2 threads */
 	__u64 outstanding_ns; /* from the start to the completion of each request */
 	__u64 busy_ns;        /* with at least one outstanding request */
+	__u64 flush_ns;       /* flushes of the disk's cache, each from its start */
 	/*
 	 * The last time span with an outstanding request, among requests that
 	 * have ended, and the end of the span before it.

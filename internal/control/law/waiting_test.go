@@ -1,0 +1,28 @@
+package law
+
+import "testing"
+
+func TestWhoWaitsForRequestsFlushesAndCommits(t *testing.T) {
+	const seconds = 0.5
+	for _, test := range []struct {
+		name string
+		o    Observation
+		want float64
+	}{
+		{"nothing", Observation{}, 0},
+		{"requests", Observation{BusySeconds: 0.2}, 0.2},
+		{"flushes", Observation{FlushSeconds: 0.25}, 0.25},
+		{"requests, then flushes", Observation{BusySeconds: 0.25, FlushSeconds: 0.125}, 0.375},
+		{"several flushes at a time", Observation{BusySeconds: 0.25, FlushSeconds: 3}, 0.5},
+		{"a flush that began long ago", Observation{FlushSeconds: 3}, 0.5},
+		{"a commit that another started", Observation{BusySeconds: 0.125, CommitSeconds: 0.25}, 0.125},
+		{"its own commit", Observation{BusySeconds: 0.125, CommitSeconds: 0.25, ForcedCommits: 1}, 0.375},
+		{"all three", Observation{BusySeconds: 0.125, FlushSeconds: 0.125, CommitSeconds: 0.125, ForcedCommits: 1}, 0.375},
+	} {
+		w := NewWaiting()
+		test.o.Ideal, test.o.Weight = 100, 100
+		if got := w.In(test.o, seconds); got != test.want {
+			t.Errorf("%s: waited %g s of %g; want %g", test.name, got, seconds, test.want)
+		}
+	}
+}
