@@ -35,9 +35,11 @@ const (
 	// what the others gave up, while they gave up more than gaveUpPart of what they
 	// had. Its requests come one after the other, or its seeks take much of the
 	// disk's time. Then the others get spareGrowth of the disk more in each step
-	// while it keeps keptPart of what it had, and spareLoss less while it does not.
-	// After lostSeconds of that it is no longer saturated.
-	gainPart, gaveUpPart, spareGrowth, spareLoss, keptPart, lostSeconds = 0.1, 0.1, 0.1, 0.04, 0.95, 6.0
+	// while it keeps keptPart of what it had, or what all have is worth worthPart of the
+	// best since; and spareLoss less otherwise. After lostSeconds of that it is no longer
+	// saturated.
+	gainPart, gaveUpPart, spareGrowth, spareLoss, lostSeconds = 0.1, 0.1, 0.1, 0.04, 6.0
+	keptPart, worthPart                                       = 0.95, 0.98
 	// It was not saturated if the others have refuteGain more than before, and it
 	// has less by refutePart of that.
 	refuteGain, refutePart = 0.03, 0.5
@@ -63,6 +65,8 @@ type LimitLaw struct {
 	free                 string
 	freeRate, othersRate float64
 	freeSeconds          float64
+	// freeShare is its share, as configured, among those that are active.
+	freeShare float64
 }
 
 // limitMemory is the state that the law keeps of one sibling.
@@ -81,8 +85,13 @@ type limitMemory struct {
 	// use no more although it always has requests outstanding. 0 means that it is
 	// not.
 	saturatedRate float64
-	// lostSeconds is the time for which it has had less than that.
-	lostSeconds float64
+	// besideRate is what the others were charged then, and their hidden I/O.
+	besideRate float64
+	// bestWorth is the most that what it and the others have since was worth, and
+	// lostSeconds the time for which that has been less.
+	bestWorth, lostSeconds float64
+	// lost: it was less before, so what the others get more is small.
+	lost bool
 	// limit is the last result, 0 for none. offered is the mean of the limits, with the
 	// time constant of now: what it could have been charged in that time.
 	limit   float64
@@ -196,8 +205,16 @@ func (l *LimitLaw) lookAtFree(seconds float64, active []limitedSibling) {
 		return
 	}
 	free, others := l.rates(active, (*limitMemory).ratesNow)
+	var ideals float64
+	for _, s := range active {
+		if ideals += s.o.Ideal; s.o.ID == l.free {
+			l.freeShare = s.o.Ideal
+		}
+	}
+	l.freeShare /= ideals
 	if m.saturatedRate > 0 {
-		if m.lostSeconds += seconds; free >= keptPart*m.saturatedRate {
+		m.bestWorth = math.Max(m.bestWorth, l.worth(l.rates(active, (*limitMemory).ratesLately)))
+		if m.lostSeconds += seconds; free >= keptPart*m.saturatedRate || l.worth(free, others) >= worthPart*m.bestWorth {
 			m.lostSeconds = 0
 		}
 		l.freeSeconds += seconds
@@ -217,9 +234,22 @@ func (l *LimitLaw) lookAtFree(seconds float64, active []limitedSibling) {
 	}
 	gaveUp := l.othersRate - others
 	if gaveUp > gaveUpPart*l.othersRate && free-l.freeRate < gainPart*gaveUp {
-		m.saturatedRate, m.demand = free, demandRoom*free+LeastLimit
+		m.saturatedRate, m.besideRate, m.demand, m.bestWorth, m.lost = free, others, demandRoom*free+LeastLimit, 1, false
 		l.compareFrom(l.rates(active, (*limitMemory).ratesLately))
 	}
+}
+
+// worth is what the rates of the sibling without a limit and of the others are worth, as a
+// ratio to those of the time at which it was found to be saturated: their mean with the shares
+// as exponents, which proportional fairness maximizes. A sibling whose rate does not depend on
+// what the others do keeps its own; one whose each request waits for theirs loses some of it,
+// and not more than its share of the disk's time is worth.
+func (l *LimitLaw) worth(free, others float64) float64 {
+	m := l.memory[l.free]
+	if !(m.saturatedRate > 0 && m.besideRate > 0) {
+		return 0
+	}
+	return math.Pow(free/m.saturatedRate, l.freeShare) * math.Pow(others/m.besideRate, 1-l.freeShare)
 }
 
 // refuted reports whether the sibling without a limit could use more after all:
@@ -257,7 +287,10 @@ func (l *LimitLaw) spare(total float64, active []limitedSibling) float64 {
 	spare := math.Max(0, m.demand-m.now.Rate())
 	switch {
 	case m.lostSeconds > 0:
+		m.lost = true
 		spare = -spareLoss * total
+	case l.othersThrottled(active) && m.lost:
+		spare += spareLoss * total
 	case l.othersThrottled(active):
 		spare += spareGrowth * total
 	}
@@ -285,7 +318,9 @@ func (l *LimitLaw) observe(seconds float64, siblings []Observation) (active []li
 	l.memory = known
 	for n, o := range siblings {
 		m := known[o.ID]
-		if m.quietSeconds >= WindowSeconds || m.charged.Rate() < idleShare*o.Ideal/ideals*total {
+		// One that waits for the disk all the time is not idle: it is starved.
+		idle := m.charged.Rate() < idleShare*o.Ideal/ideals*total && m.busy.Rate() < WantingPart
+		if m.quietSeconds >= WindowSeconds || idle {
 			m.forgive()
 			m.limited, m.floored, m.limit, m.demand = false, false, 0, 0
 			continue

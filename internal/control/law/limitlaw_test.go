@@ -23,6 +23,11 @@ type queueContainer struct {
 	// busy means that it always has a request outstanding, also when it gets all
 	// that it wants.
 	busy bool
+	// flushes is the part of the time that it waits for flushes instead of requests.
+	flushes float64
+	// oneByOne is what it can do if the others use a part of the disk, in bytes per second:
+	// each of its requests waits for theirs.
+	oneByOne func(othersPart float64) float64
 	// hidden is its journal in bytes per second, to which no limit applies.
 	hidden float64
 	limit  float64
@@ -46,6 +51,18 @@ func (d *queueDisk) run(seconds float64) []Observation {
 			claims[n].Ideal, claims[n].Most = 1e-9, 0
 		}
 	}
+	for n, c := range d.containers {
+		if c.oneByOne == nil {
+			continue
+		}
+		claims[n].Most = 0
+		var others float64
+		for k, rate := range Level(left, claims) {
+			others += math.Min(rate, claims[k].Most)
+		}
+		claims[n].Most = c.oneByOne(math.Min(others/left, 0.99))
+		claims[n].Ideal = 1e9 // the disk serves each of its few requests
+	}
 	observations := make([]Observation, len(d.containers))
 	for n, rate := range Level(left, claims) {
 		c := d.containers[n]
@@ -53,8 +70,8 @@ func (d *queueDisk) run(seconds float64) []Observation {
 			OtherBytes: math.Min(rate, claims[n].Most) * seconds, JournalBytes: c.hidden * seconds}
 		switch {
 		case c.depth == 0:
-		case c.busy:
-			o.BusySeconds = seconds
+		case c.busy || c.flushes > 0:
+			o.BusySeconds, o.FlushSeconds = (1-c.flushes)*seconds, c.flushes*seconds
 		case c.demand > 0 && rate >= c.demand*0.999:
 			o.BusySeconds = 0.3 * seconds // it pauses
 		case c.limit > 0 && rate >= c.limit*0.999:
@@ -105,6 +122,9 @@ func TestLimitsHoldSharesWhereTheDeepestQueueWouldWin(t *testing.T) {
 		{"one that does not use its share", []*queueContainer{{ideal: 500, depth: 1, demand: 4e6}, {ideal: 300, depth: 8}, {ideal: 200, depth: 8}}, []float64{0.1, 0.54, 0.36}},
 		{"one whose requests come one after the other", []*queueContainer{{ideal: 500, depth: 1, demand: 4e6, busy: true}, {ideal: 300, depth: 8}, {ideal: 200, depth: 8}}, []float64{0.1, 0.54, 0.36}},
 		{"beside one other", []*queueContainer{{ideal: 50, depth: 1, demand: 2e6, busy: true}, {ideal: 50, depth: 32}}, []float64{0.05, 0.95}},
+		{"one that waits for flushes", []*queueContainer{{ideal: 500, depth: 16}, {ideal: 300, depth: 8}, {ideal: 200, depth: 1, flushes: 0.46}}, []float64{0.5, 0.3, 0.2}},
+		{"one that waits for flushes and for nothing else", []*queueContainer{{ideal: 500, depth: 1, demand: 4e6, busy: true, flushes: 0.9}, {ideal: 300, depth: 8}, {ideal: 200, depth: 8}}, []float64{0.1, 0.54, 0.36}},
+		{"one that is starved without limits", []*queueContainer{{ideal: 500, depth: 0.1}, {ideal: 300, depth: 32}, {ideal: 200, depth: 32}}, []float64{0.5, 0.3, 0.2}},
 		{"one that is idle", []*queueContainer{{ideal: 500}, {ideal: 300, depth: 8}, {ideal: 200, depth: 8}}, []float64{0, 0.6, 0.4}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -190,5 +210,28 @@ func TestNoLimitFromNonsense(t *testing.T) {
 				t.Errorf("%v s: %s is limited to %v", seconds, bad[n].ID, limit)
 			}
 		}
+	}
+}
+
+// A container whose requests come one after the other, each of which waits for a flush and for
+// what others have in the queue, has a greater rate the less the others do. Its share of the bytes
+// is out of reach. The others then have about their share of the disk, and not what is left if
+// that container waits for nobody.
+func TestAContainerThatCannotHaveItsShareLeavesTheOthersTheirs(t *testing.T) {
+	d := &queueDisk{bytesPerSecond: 100e6, containers: []*queueContainer{
+		{ideal: 700, depth: 1, busy: true, oneByOne: func(part float64) float64 { return 4096 / (0.006 + 0.007*part/(1-part)) }},
+		{ideal: 200, depth: 8}, {ideal: 100, depth: 8},
+	}}
+	shares, rate := limitBy(d, NewLimitLaw(), 120, 240)
+	t.Logf("%.1f MB/s, shares %.3f", rate/1e6, shares)
+	if rate < 20e6 || rate > 60e6 {
+		t.Errorf("all do %.1f MB/s of 100; want some 30", rate/1e6)
+	}
+	if ratio := shares[1] / shares[2]; math.Abs(ratio-2) > 0.1 {
+		t.Errorf("the others' shares are %.3f and %.3f; want 2 to 1", shares[1], shares[2])
+	}
+	alone, beside := 4096/0.006, shares[0]*rate
+	if beside < 0.5*alone {
+		t.Errorf("it does %.2f MB/s, and %.2f alone; want half of that or more", beside/1e6, alone/1e6)
 	}
 }
