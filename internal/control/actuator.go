@@ -18,7 +18,8 @@ const (
 	// rateSeconds is the time constant of the disk's throughput.
 	rateSeconds = 15.0
 	// costSeconds is how long limits are in force before the throughputs are
-	// compared. Less than costPart of the throughput under weights is too little.
+	// compared. Less than costPart of that under weights is too little, of the sum and
+	// of the mean by shares.
 	costSeconds, costPart = 30.0, 0.5
 )
 
@@ -40,10 +41,12 @@ type actuatorChoice struct {
 	// active containers.
 	limitedSeconds float64
 	weightsRate    throughput
-	limitsRate     law.Mean
-	active         int
-	fewer          fewer
-	activity       activity
+	limitsRate     throughput
+	// priced: it was said in this time by limits that the shares cost throughput.
+	priced   bool
+	active   int
+	fewer    fewer
+	activity activity
 }
 
 // observeRate keeps what the disk does under weights, while most of the containers are
@@ -76,9 +79,9 @@ func (c *Controller) mustLimit() bool {
 }
 
 // chooseActuator changes from weights to limits while the scheduler does not follow
-// the weights, and tries weights again after longer and longer pauses. bytes is the
+// the weights, and tries weights again after longer and longer pauses. step is the
 // I/O of the containers in the step, active the number of those with I/O.
-func (c *Controller) chooseActuator(seconds, bytes float64, active int) {
+func (c *Controller) chooseActuator(seconds float64, step bytesDone, active int) {
 	s := &c.scheduler
 	if c.mustLimit() || !c.canLimit() {
 		if limiting := c.mustLimit(); limiting != s.limiting {
@@ -112,15 +115,23 @@ func (c *Controller) chooseActuator(seconds, bytes float64, active int) {
 	}
 	if s.limitedSeconds += seconds; active < s.active {
 		// Fewer containers do less I/O, with and without limits.
-		s.limitedSeconds, s.limitsRate = 0, law.Mean{}
+		s.limitedSeconds, s.limitsRate = 0, throughput{}
 	}
-	s.limitsRate.Add(bytes, seconds, rateSeconds)
-	if s.limitedSeconds > costSeconds && s.limitsRate.Rate() < costPart*s.weightsRate.all.Rate() && s.waitSeconds > 0 {
-		c.log.Warn(fmt.Sprintf("limits cost the disk's throughput: %.1f MB/s, and %.1f MB/s by weights that are not followed; weights are tried again, and limits in %.0f s",
-			s.limitsRate.Rate()/1e6, s.weightsRate.all.Rate()/1e6, s.pauseSeconds), "device", c.disk.Device)
-		c.useLimits(false)
-		s.retrying, s.waitSeconds = true, s.pauseSeconds
-		return
+	s.limitsRate.add(step, seconds, rateSeconds)
+	if s.limitedSeconds > costSeconds && s.limitsRate.all.Rate() < costPart*s.weightsRate.all.Rate() && s.waitSeconds > 0 {
+		rates := fmt.Sprintf("%.1f MB/s, and %.1f MB/s by weights that are not followed", s.limitsRate.all.Rate()/1e6, s.weightsRate.all.Rate()/1e6)
+		before, now := worth(c.outermost(), s.weightsRate, s.limitsRate)
+		if now < costPart*before {
+			c.log.Warn(fmt.Sprintf("limits cost the disk's throughput: %s; weights are tried again, and limits in %.0f s", rates, s.pauseSeconds), "device", c.disk.Device)
+			c.useLimits(false)
+			s.retrying, s.waitSeconds = true, s.pauseSeconds
+			return
+		}
+		if !s.priced {
+			s.priced = true
+			c.log.Info("the shares cost the disk's throughput, because bytes of some containers take more of its time than those of others: "+rates+
+				"; limits stay, because those who lacked their share gain more than others lose, by weight", "device", c.disk.Device)
+		}
 	}
 	if s.waitSeconds == 0 {
 		c.useLimits(false)
@@ -132,7 +143,7 @@ func (c *Controller) chooseActuator(seconds, bytes float64, active int) {
 func (c *Controller) useLimits(limiting bool) {
 	s := &c.scheduler
 	s.limiting = limiting
-	s.limitedSeconds, s.limitsRate = 0, law.Mean{}
+	s.limitedSeconds, s.limitsRate, s.priced = 0, throughput{}, false
 	s.Restart()
 	c.forgetWindows()
 	clear(c.limitLaws)

@@ -610,6 +610,64 @@ func TestLimitsThatCostThroughputEndWithFewerContainersThanOnce(t *testing.T) {
 	}
 }
 
+// A container whose bytes cost the disk more than others' lowers what all do together if it has
+// its share. That is no fault of the limits.
+func TestLimitsStayWhereTheSharesAreWorthTheThroughput(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		seeker uint64
+		said   string
+	}{
+		{"it has 15 times as much", 15e6, "the shares cost the disk's throughput"},
+		{"it has as much as before", 1e6, "limits cost the disk's throughput"},
+	} {
+		f := newFakeHost("/ca", "/cb")
+		var log bytes.Buffer
+		options := fakeOptions(t, f, "tunables: none\n"+twoEqual, repeat(25, func() account.Sample {
+			f.mu.Lock()
+			limited := f.reads["/cb"] > 0
+			t.Log(f.reads, f.weights["/ca"], f.weights["/cb"])
+			f.mu.Unlock()
+			ca, cb := did("/ca", 1e6, 0), did("/cb", 199e6, 0)
+			if limited {
+				ca, cb = did("/ca", test.seeker, 0), did("/cb", 15e6, 0)
+			}
+			ca.BusySeconds, cb.BusySeconds = 5, 5
+			return sampleOf(ca, cb)
+		})...)
+		options.Log = slog.New(slog.NewTextHandler(&log, nil))
+		if err := Run(context.Background(), options); err != nil {
+			t.Fatal(err)
+		}
+		for _, said := range []string{"the shares cost the disk's throughput", "limits cost the disk's throughput"} {
+			want := 0
+			if said == test.said {
+				want = 1
+			}
+			if n := strings.Count(log.String(), said); n != want {
+				t.Errorf("%s: said %q %d times; want %d:\n%s", test.name, said, n, want, log.String())
+			}
+		}
+	}
+}
+
+// Limits do not need the tunables that control set for weights, and restore them. The advice is
+// about those that were in force while weights did not hold the shares.
+func TestTheAdviceDoesNotNameWhatControlHadSet(t *testing.T) {
+	f := newFakeHost("/ca", "/cb")
+	f.tunables = map[string]string{"low_latency": "0", "strict_guarantees": "0", "timeout_sync": "124", "slice_idle": "8", "nr_requests": "256"}
+	var log bytes.Buffer
+	options := fakeOptions(t, f, twoEqual, deepReaders(f, 12, func(int) bool { return false })...)
+	options.Log = slog.New(slog.NewTextHandler(&log, nil))
+	if err := Run(context.Background(), options); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(log.String(), "weights have not held the shares") || !strings.Contains(log.String(), "tunable=strict_guarantees value=1") ||
+		strings.Contains(log.String(), "strict_guarantees = 0") {
+		t.Errorf("want a warning whose advice is not to set strict_guarantees, which control had set:\n%s", log.String())
+	}
+}
+
 // The pause after which weights are tried again is short again once they were followed for long.
 func TestThePauseIsShortAgainAfterWeightsWereFollowed(t *testing.T) {
 	f := newFakeHost("/ca", "/cb")

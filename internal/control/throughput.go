@@ -101,6 +101,31 @@ func (r rates) reach(part float64, others rates) bool {
 	return r.all >= part*others.all && r.one >= part*wanted
 }
 
+// leastPart is the part of the disk that counts for a container with less than that.
+const leastPart = 0.001
+
+// worth compares two throughputs by the mean of the containers' rates that has their ideal
+// weights as exponents: what proportional fairness maximizes (Kelly, Maulloo and Tan 1998).
+// Where all bytes cost the disk the same, the ratio is that of the sums. A container whose
+// bytes cost more, because it seeks, lowers the sum if it has its share, but raises this.
+func worth(members []Member, a, b throughput) (ofA, ofB float64) {
+	var ideals, logA, logB float64
+	least := leastPart * max(a.all.Rate(), b.all.Rate())
+	for _, m := range members {
+		rateA, rateB := a.each[m.Cgroup], b.each[m.Cgroup]
+		if !(max(rateA.Rate(), rateB.Rate()) > least) {
+			continue // it does nothing
+		}
+		ideals += float64(m.Ideal)
+		logA += float64(m.Ideal) * math.Log(max(rateA.Rate(), least))
+		logB += float64(m.Ideal) * math.Log(max(rateB.Rate(), least))
+	}
+	if !(ideals > 0) {
+		return 0, 0
+	}
+	return math.Exp(logA / ideals), math.Exp(logB / ideals)
+}
+
 // fewerSeconds is how long fewer containers must be active until the throughput with more of
 // them is compared with nothing any more.
 const fewerSeconds = 60.0

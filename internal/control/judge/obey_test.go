@@ -116,3 +116,22 @@ func TestTheVerdictTakesFifteenSeconds(t *testing.T) {
 		}
 	}
 }
+
+// The law corrects weights that are not followed exactly. Then the shares come out, and limits
+// would hold them no better.
+func TestWeightsThatHoldTheSharesAreNotIgnored(t *testing.T) {
+	var s Trust
+	for n, step := range []struct {
+		missed  Missed
+		ignored bool
+	}{
+		{Missed{Lack: 0.03, Short: "a"}, false}, {Missed{Lack: 0.02}, false}, {Missed{}, false}, {Missed{Lack: 0.03}, false},
+		{Missed{Lack: 0.04, Short: "a"}, false}, {Missed{Lack: 0.04, Short: "a"}, false}, {Missed{Lack: 0.01}, false},
+		{Missed{Lack: 0.04, Short: "a"}, false}, {Missed{Lack: 0.01, Excess: 0.04, Greedy: "b"}, false}, {Missed{Lack: 0.04, Short: "b"}, true},
+		{Missed{Lack: 0.01}, true}, {Missed{Lack: 0.01}, true}, {Missed{Lack: 0.01}, false},
+	} {
+		if s.Take(Ignores, step.missed, 5); s.Ignored != step.ignored {
+			t.Fatalf("step %d: ignored %v; want %v", n, s.Ignored, step.ignored)
+		}
+	}
+}

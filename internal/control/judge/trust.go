@@ -49,8 +49,13 @@ func (r *Repeated) take(part float64, id string, seconds float64) {
 }
 
 // Take enters a window's verdict on the weights, and what it says of the shares. It reports
-// whether Ignored changed.
+// whether Ignored changed. That one sibling gets more bytes for its weight than another is no
+// fault while the shares come out: the law has corrected the weights for that.
 func (t *Trust) Take(v Verdict, m Missed, seconds float64) (changed bool) {
+	held := m.Lack >= 0 && m.Worst() <= heldPart
+	if held && v == Ignores {
+		v = NoEvidence
+	}
 	switch v {
 	case Ignores:
 		t.IgnoredSeconds += seconds
@@ -63,14 +68,14 @@ func (t *Trust) Take(v Verdict, m Missed, seconds float64) (changed bool) {
 	}
 	t.Short.take(m.Lack, m.Short, seconds)
 	t.Greedy.take(m.Excess, m.Greedy, seconds)
-	if t.heldSeconds += seconds; !(m.Lack >= 0 && m.Worst() <= heldPart) {
+	if t.heldSeconds += seconds; !held {
 		t.heldSeconds = 0
 	}
 	was := t.Ignored
 	switch {
 	case t.IgnoredSeconds >= VerdictSeconds || t.MissedSeconds() >= ShortSeconds:
 		t.Ignored = true
-	case t.followedSeconds >= VerdictSeconds && m.Worst() <= ShortPart, t.heldSeconds >= VerdictSeconds && v != Ignores:
+	case t.followedSeconds >= VerdictSeconds && m.Worst() <= ShortPart, t.heldSeconds >= VerdictSeconds:
 		t.Ignored = false
 	}
 	return was != t.Ignored
