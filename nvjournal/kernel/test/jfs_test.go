@@ -73,6 +73,7 @@ var jfsCases = []struct {
 	{"few locks", nil, []system{jfsFew}, jfsFewLocks},
 	{"failed data", nil, oursJFS, jfsFailedData},
 	{"uncommitted", []system{jfsOne}, oursJFS, jfsUncommitted},
+	{"given up", nil, oursJFS, jfsGivenUp},
 	{"memory", nil, oursJFS, memoryIsGivenBack},
 	{"media errors", nil, []system{jfsOne}, mediaErrors},
 	{"refused", []system{jfsOne}, []system{jfsOne}, jfsRefused},
