@@ -13,6 +13,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// needsKprobes skips a test that holds threads up, or makes functions fail, if the kernel has no
+// kprobes: one with KASAN and lockdep (6.1+debug) is built without.
+func needsKprobes(t *testing.T) {
+	t.Helper()
+	symbols, err := os.ReadFile("/proc/kallsyms")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(symbols), " T register_kprobe\n") {
+		t.Skip("this kernel has no kprobes (CONFIG_KPROBES)")
+	}
+}
+
 // heldUp calls a function in a thread of its own, until that has called a function of the kernel,
 // after a number of normal calls. That one does nothing, and returns 0 when the thread is released.
 func heldUp(t *testing.T, function string, normal int, call func()) (release func()) {

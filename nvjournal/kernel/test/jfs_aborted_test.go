@@ -182,6 +182,7 @@ func failRemount(t *testing.T, s system, failing func(d *device) string) {
 // A file that is open for reading is synced. Meanwhile the file system is remounted read-only,
 // which closes the journal. That waits for the sync.
 func jfsSyncAndRemount(t *testing.T, s system) {
+	needsKprobes(t)
 	v := s.make(t, plan{})
 	path := filepath.Join(v.dir, "file")
 	if err := os.WriteFile(path, []byte("content"), 0o644); err != nil {

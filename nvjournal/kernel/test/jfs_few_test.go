@@ -42,6 +42,7 @@ func heldWhileFew(t *testing.T, files []*os.File, function string) (release func
 // JFS's thread has an inode, and has not begun its transaction, when an extension begins to hold
 // transactions up. The extension waits for that inode.
 func jfsExtendedWhileFew(t *testing.T, s system) {
+	needsKprobes(t)
 	if !delays(t) {
 		return
 	}
@@ -84,6 +85,7 @@ func jfsExtendedWhileFew(t *testing.T, s system) {
 
 // JFS's thread has an inode when its file system is unmounted. The umount waits for it.
 func jfsUnmountedWhileFew(t *testing.T, s system) {
+	needsKprobes(t)
 	loadJFS(t, fewLocks)
 	defer loadJFS(t)
 	t.Run("unmount", func(t *testing.T) {
@@ -119,6 +121,7 @@ func jfsUnmountedWhileFew(t *testing.T, s system) {
 // A thread looks whether transactions are held up. An extension ends before the thread waits for
 // that.
 func jfsResumed(t *testing.T, s system) {
+	needsKprobes(t)
 	if !delays(t) {
 		return
 	}

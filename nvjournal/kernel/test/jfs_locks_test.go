@@ -206,6 +206,7 @@ func TestGuestJFSKilledWithFewLocks(t *testing.T) {
 // The module has the fewest locks and transactions that it accepts. So locks run low all the
 // time: a transaction frees each lock at once, and threads wait for free ones.
 func jfsFewLocks(t *testing.T, s system) {
+	needsKprobes(t)
 	seen := logMark(t)
 	loadJFS(t, fewLocks)
 	defer loadJFS(t)

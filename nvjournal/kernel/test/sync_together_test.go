@@ -18,6 +18,7 @@ import (
 // disk itself, another thread begins a commit of the transaction, and waits in its flush. The sync
 // must not rely on that flush before it has ended.
 func syncsTogether(t *testing.T, s system) {
+	needsKprobes(t)
 	if !delays(t) {
 		return
 	}
