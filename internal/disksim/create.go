@@ -193,6 +193,7 @@ func (d *Disk) attach(ctx context.Context, config Config) error {
 	d.record.Scheduler = want
 	if !keep {
 		d.record.PreviousScheduler = scheduler.Current
+		d.record.PreviousWriteback, _ = loop.Queue(writebackTarget) // a kernel without it has nothing to restore
 	}
 	if err := d.home.writeRecord(d.record); err != nil {
 		return err

@@ -11,30 +11,38 @@ const writebackTarget = "wbt_lat_usec"
 // BFQ, else with the target that it chooses by queue/rotational, 75 ms or 2 ms
 // (wbt_default_latency_nsec). A loop device does not have that by itself. Its target is chosen when
 // the kernel makes it, before it is rotational, and one that was ever written stays in force under
-// BFQ. What restores the device is in the record first.
+// BFQ. What restores the device is in the record.
 func (d *Disk) matchWriteback(disk blockdev.Disk) error {
 	now, err := disk.Queue(writebackTarget)
 	if err != nil {
 		return nil // a kernel without it
 	}
-	bfq := d.record.Scheduler == blockdev.BFQ
-	if bfq && now == "0" {
+	if d.record.Scheduler != blockdev.BFQ {
+		return disk.ResetQueue(writebackTarget)
+	}
+	if now == "0" {
 		return nil
 	}
-	d.record.PreviousWriteback = now
-	if err := d.home.writeRecord(d.record); err != nil {
-		return err
-	}
-	if bfq {
-		return disk.SetQueue(writebackTarget, "0")
-	}
-	return disk.ResetQueue(writebackTarget)
+	return disk.SetQueue(writebackTarget, "0")
 }
 
-// restoreWriteback restores the target.
+// restoreWriteback restores the target that the device had under the scheduler before, which is
+// in force again. If the kernel has chosen it already, nothing is written: a value that was
+// written stays.
 func restoreWriteback(disk blockdev.Disk, record Record) error {
 	if record.PreviousWriteback == "" || record.Device != disk.Name {
 		return nil
 	}
-	return disk.SetQueue(writebackTarget, record.PreviousWriteback)
+	if now, err := disk.Queue(writebackTarget); err != nil || now == record.PreviousWriteback {
+		return err
+	}
+	err := disk.SetQueue(writebackTarget, record.PreviousWriteback)
+	if err == nil {
+		return nil
+	}
+	// BFQ can refuse it: it switches the throttling off.
+	if scheduler, unknown := disk.Scheduler(); unknown == nil && scheduler.Current == blockdev.BFQ {
+		return nil
+	}
+	return err
 }
