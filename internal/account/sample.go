@@ -168,9 +168,10 @@ type Container struct {
 	// container's cgroups. Where requests end out of order it can be too short.
 	// Absent where RequestSeconds is.
 	BusySeconds float64 `json:"busy_seconds,omitempty"`
-	// FlushSeconds is the time of the flushes of the disk's cache that its syncs waited
-	// for, added up, as far as they ended in the interval. Those of a commit are the
-	// journal's and do not count. Absent if 0, and where RequestSeconds is.
+	// FlushSeconds is the time in which a flush of the disk's cache was outstanding that
+	// one of its syncs waits for, and no request of the cgroup; as far as it ended in the
+	// interval, added up over the container's cgroups. What ext4 flushes for a commit does
+	// not count. Absent if 0.
 	FlushSeconds float64 `json:"flush_seconds,omitempty"`
 	// MemoryJournalBytes is what its handles, of which there were
 	// MemoryJournalHandles, logged in the disk's MemoryJournals. No part of

@@ -120,7 +120,7 @@ func (c *Controller) chooseActuator(seconds float64, step bytesDone, active int)
 	s.limitsRate.add(step, seconds, rateSeconds)
 	if s.limitedSeconds > costSeconds && s.limitsRate.all.Rate() < costPart*s.weightsRate.all.Rate() && s.waitSeconds > 0 {
 		rates := fmt.Sprintf("%.1f MB/s, and %.1f MB/s by weights that are not followed", s.limitsRate.all.Rate()/1e6, s.weightsRate.all.Rate()/1e6)
-		before, now := worth(c.outermost(), s.weightsRate, s.limitsRate)
+		before, now := worth(c.groups, s.weightsRate, s.limitsRate)
 		if now < costPart*before {
 			c.log.Warn(fmt.Sprintf("limits cost the disk's throughput: %s; weights are tried again, and limits in %.0f s", rates, s.pauseSeconds), "device", c.disk.Device)
 			c.useLimits(false)
@@ -129,8 +129,8 @@ func (c *Controller) chooseActuator(seconds float64, step bytesDone, active int)
 		}
 		if !s.priced {
 			s.priced = true
-			c.log.Info("the shares cost the disk's throughput, because bytes of some containers take more of its time than those of others: "+rates+
-				"; limits stay, because those who lacked their share gain more than others lose, by weight", "device", c.disk.Device)
+			c.log.Info("limits stay, although all containers together do less than half: "+rates+
+				"; bytes of those that lacked their share cost the disk more than those of others (to change that, give them lower weights)", "device", c.disk.Device)
 		}
 	}
 	if s.waitSeconds == 0 {

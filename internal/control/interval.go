@@ -103,7 +103,7 @@ type usage struct {
 	busySeconds float64
 	// requestSeconds is the time of its requests, added up.
 	requestSeconds float64
-	// flushSeconds is the time of the cache flushes that its syncs waited for, added up.
+	// flushSeconds is the time with a cache flush outstanding that a sync waits for.
 	flushSeconds float64
 	// forced is the number of commits of the journal that its syncs started.
 	forced uint64

@@ -104,26 +104,57 @@ func (r rates) reach(part float64, others rates) bool {
 // leastPart is the part of the disk that counts for a container with less than that.
 const leastPart = 0.001
 
-// worth compares two throughputs by the mean of the containers' rates that has their ideal
-// weights as exponents: what proportional fairness maximizes (Kelly, Maulloo and Tan 1998).
-// Where all bytes cost the disk the same, the ratio is that of the sums. A container whose
-// bytes cost more, because it seeks, lowers the sum if it has its share, but raises this.
-func worth(members []Member, a, b throughput) (ofA, ofB float64) {
-	var ideals, logA, logB float64
+// worth compares two throughputs by the geometric mean of the containers' rates, weighted by
+// their shares: what proportional fairness maximizes (Kelly, Maulloo and Tan 1998). If the shares
+// are the same in both, the ratio is that of the sums. A container whose bytes cost more than
+// others', because it seeks, lowers the sum if it has its share, but raises this. Of groups within
+// groups the innermost containers count. One that did nothing in a, or is in only one of both,
+// does not: it came or ended meanwhile.
+func worth(groups []Group, a, b throughput) (ofA, ofB float64) {
+	var shares, logA, logB float64
 	least := leastPart * max(a.all.Rate(), b.all.Rate())
-	for _, m := range members {
-		rateA, rateB := a.each[m.Cgroup], b.each[m.Cgroup]
-		if !(max(rateA.Rate(), rateB.Rate()) > least) {
-			continue // it does nothing
+	for cgroup, share := range innermost(groups) {
+		rateA, inA := a.each[cgroup]
+		rateB, inB := b.each[cgroup]
+		if !inA || !inB || !(rateA.Rate() > 0) || !(least > 0) {
+			continue
 		}
-		ideals += float64(m.Ideal)
-		logA += float64(m.Ideal) * math.Log(max(rateA.Rate(), least))
-		logB += float64(m.Ideal) * math.Log(max(rateB.Rate(), least))
+		shares += share
+		logA += share * math.Log(max(rateA.Rate(), least))
+		logB += share * math.Log(max(rateB.Rate(), least))
 	}
-	if !(ideals > 0) {
+	if !(shares > 0) {
 		return 0, 0
 	}
-	return math.Exp(logA / ideals), math.Exp(logB / ideals)
+	return math.Exp(logA / shares), math.Exp(logB / shares)
+}
+
+// innermost gives the part of the disk that is due to each container without controlled
+// containers below it.
+func innermost(groups []Group) map[string]float64 {
+	ideals := map[string]float64{}  // of a group, by its parent
+	parents := map[string]string{}  // of a member
+	weights := map[string]float64{} // of a member
+	for _, group := range groups {
+		for _, m := range group.Members {
+			ideals[group.Parent] += float64(m.Ideal)
+			parents[m.Cgroup], weights[m.Cgroup] = group.Parent, float64(m.Ideal)
+		}
+	}
+	shares := map[string]float64{}
+	for cgroup := range parents {
+		if ideals[cgroup] > 0 {
+			continue // it is the parent of others
+		}
+		share := 1.0
+		for at, ok := cgroup, true; ok; {
+			share *= weights[at] / ideals[parents[at]]
+			at = parents[at]
+			_, ok = parents[at]
+		}
+		shares[cgroup] = share
+	}
+	return shares
 }
 
 // fewerSeconds is how long fewer containers must be active until the throughput with more of

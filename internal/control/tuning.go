@@ -196,7 +196,7 @@ func (c *Controller) tuneIfNeeded() bool {
 	if s.seconds == 0 || s.limiting {
 		return false
 	}
-	ignored := s.verdict == judge.Ignores && s.IgnoredSeconds+s.seconds >= judge.VerdictSeconds
+	ignored := s.verdict == judge.Ignores && !s.missed.Held() && s.IgnoredSeconds+s.seconds >= judge.VerdictSeconds
 	part := s.missed.Worst()
 	if c.tuning.missedSeconds += s.seconds; part <= lastingPart {
 		c.tuning.missedSeconds = 0

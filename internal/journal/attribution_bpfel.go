@@ -24,6 +24,7 @@ type attributionCharged struct {
 	FromNs        uint64
 	UntilNs       uint64
 	BeforeNs      uint64
+	FlushedNs     uint64
 	Observed      uint32
 	Generation    uint32
 }
@@ -51,6 +52,7 @@ type attributionChargedPlace struct {
 		FromNs        uint64
 		UntilNs       uint64
 		BeforeNs      uint64
+		FlushedNs     uint64
 		Observed      uint32
 		Generation    uint32
 	}

@@ -67,7 +67,8 @@ func (w *Shortfall) Add(seconds float64, siblings []law.Observation) bool {
 		m.unmeasured = m.unmeasured || !o.Measured()
 		m.charged += math.Max(0, o.OtherBytes)
 		m.hidden += o.Journal()
-		m.waitingSeconds += m.In(o, seconds)
+		waited, _ := m.In(o, seconds)
+		m.waitingSeconds += waited
 		m.busySeconds += o.BusySeconds
 		m.requestSeconds += o.RequestSeconds
 	}

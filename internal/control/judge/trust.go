@@ -30,6 +30,9 @@ type Missed struct {
 // Worst is the larger of the two.
 func (m Missed) Worst() float64 { return max(m.Lack, m.Excess) }
 
+// Held reports whether all shares come out.
+func (m Missed) Held() bool { return m.Lack >= 0 && m.Worst() <= heldPart }
+
 // Repeated is a sibling that windows in a row name, and for how long.
 type Repeated struct {
 	ID      string
@@ -52,7 +55,7 @@ func (r *Repeated) take(part float64, id string, seconds float64) {
 // whether Ignored changed. That one sibling gets more bytes for its weight than another is no
 // fault while the shares come out: the law has corrected the weights for that.
 func (t *Trust) Take(v Verdict, m Missed, seconds float64) (changed bool) {
-	held := m.Lack >= 0 && m.Worst() <= heldPart
+	held := m.Held()
 	if held && v == Ignores {
 		v = NoEvidence
 	}

@@ -61,8 +61,8 @@ type Observation struct {
 	// RequestSeconds is the time of these requests, added up. Divided by BusySeconds, it
 	// is the mean number of requests outstanding while there is any. 0 means not known.
 	RequestSeconds float64
-	// FlushSeconds is the time of the flushes of the disk's cache that its syncs waited for,
-	// added up, of flushes that ended in the interval.
+	// FlushSeconds is the time in which a flush of the disk's cache was outstanding that one
+	// of its syncs waits for, and no request, of flushes that ended in the interval.
 	FlushSeconds float64
 	// ForcedCommits is the number of commits of the journal that its syncs started.
 	// CommitSeconds is the time for which commits on the disk were in progress,

@@ -74,8 +74,8 @@ type limitMemory struct {
 	memory
 	Waiting
 	// now is its current charged rate, nowHidden that of its hidden I/O, busy the part of
-	// the time in which it waited for the disk.
-	now, nowHidden, busy Mean
+	// the time in which it waited for the disk, and ownBusy that without commits.
+	now, nowHidden, busy, ownBusy Mean
 	// wanting means that it could use more. sinceWanting is the time in seconds for which
 	// it could not. demand is the most that it can use, in bytes per second; 0 means not
 	// known.
@@ -85,11 +85,13 @@ type limitMemory struct {
 	// use no more although it always has requests outstanding. 0 means that it is
 	// not.
 	saturatedRate float64
-	// besideRate is what the others were charged then, and their hidden I/O.
+	// besideRate is the rate of all else then: the others, and all hidden I/O.
 	besideRate float64
-	// bestWorth is the most that what it and the others have since was worth, and
-	// lostSeconds the time for which that has been less.
+	// bestWorth is the most that what it and the others have since was worth.
+	// losing: it is less now. lostSeconds is the time of that, less the time in which it
+	// was not.
 	bestWorth, lostSeconds float64
+	losing                 bool
 	// lost: it was less before, so what the others get more is small.
 	lost bool
 	// limit is the last result, 0 for none. offered is the mean of the limits, with the
@@ -142,6 +144,7 @@ func (l *LimitLaw) Next(seconds float64, siblings []Observation) []float64 {
 		for _, s := range active {
 			s.forgive()
 			s.limited, s.floored, s.m.limit = false, false, 0
+			s.m.saturatedRate, s.m.demand, s.m.lostSeconds = 0, 0, 0
 		}
 		l.free = ""
 		return limits
@@ -205,17 +208,19 @@ func (l *LimitLaw) lookAtFree(seconds float64, active []limitedSibling) {
 		return
 	}
 	free, others := l.rates(active, (*limitMemory).ratesNow)
-	var ideals float64
-	for _, s := range active {
-		if ideals += s.o.Ideal; s.o.ID == l.free {
-			l.freeShare = s.o.Ideal
-		}
+	share := shareOf(l.free, active)
+	if share != l.freeShare {
+		// Others are active, or the configuration is another one. What was best says nothing.
+		l.freeShare, m.bestWorth, m.lost = share, 0, false
 	}
-	l.freeShare /= ideals
 	if m.saturatedRate > 0 {
-		m.bestWorth = math.Max(m.bestWorth, l.worth(l.rates(active, (*limitMemory).ratesLately)))
-		if m.lostSeconds += seconds; free >= keptPart*m.saturatedRate || l.worth(free, others) >= worthPart*m.bestWorth {
-			m.lostSeconds = 0
+		worth := l.worth(free, others)
+		m.bestWorth = math.Max(m.bestWorth, worth)
+		if m.losing = free < keptPart*m.saturatedRate && worth < worthPart*m.bestWorth; m.losing {
+			m.lost = true
+			m.lostSeconds += seconds
+		} else {
+			m.lostSeconds = math.Max(0, m.lostSeconds-seconds)
 		}
 		l.freeSeconds += seconds
 		if m.lostSeconds < lostSeconds && free <= m.demand && !l.refuted(active) {
@@ -234,7 +239,8 @@ func (l *LimitLaw) lookAtFree(seconds float64, active []limitedSibling) {
 	}
 	gaveUp := l.othersRate - others
 	if gaveUp > gaveUpPart*l.othersRate && free-l.freeRate < gainPart*gaveUp {
-		m.saturatedRate, m.besideRate, m.demand, m.bestWorth, m.lost = free, others, demandRoom*free+LeastLimit, 1, false
+		m.saturatedRate, m.besideRate, m.demand = free, others, demandRoom*free+LeastLimit
+		m.bestWorth, m.losing, m.lost, m.lostSeconds = 0, false, false, 0
 		l.compareFrom(l.rates(active, (*limitMemory).ratesLately))
 	}
 }
@@ -250,6 +256,17 @@ func (l *LimitLaw) worth(free, others float64) float64 {
 		return 0
 	}
 	return math.Pow(free/m.saturatedRate, l.freeShare) * math.Pow(others/m.besideRate, 1-l.freeShare)
+}
+
+// shareOf is the part that a sibling's ideal is of those of all that are active.
+func shareOf(id string, active []limitedSibling) float64 {
+	var own, ideals float64
+	for _, s := range active {
+		if ideals += s.o.Ideal; s.o.ID == id {
+			own = s.o.Ideal
+		}
+	}
+	return own / ideals
 }
 
 // refuted reports whether the sibling without a limit could use more after all:
@@ -286,8 +303,7 @@ func (l *LimitLaw) spare(total float64, active []limitedSibling) float64 {
 	}
 	spare := math.Max(0, m.demand-m.now.Rate())
 	switch {
-	case m.lostSeconds > 0:
-		m.lost = true
+	case m.losing:
 		spare = -spareLoss * total
 	case l.othersThrottled(active) && m.lost:
 		spare += spareLoss * total
@@ -319,7 +335,7 @@ func (l *LimitLaw) observe(seconds float64, siblings []Observation) (active []li
 	for n, o := range siblings {
 		m := known[o.ID]
 		// One that waits for the disk all the time is not idle: it is starved.
-		idle := m.charged.Rate() < idleShare*o.Ideal/ideals*total && m.busy.Rate() < WantingPart
+		idle := m.charged.Rate() < idleShare*o.Ideal/ideals*total && m.ownBusy.Rate() < WantingPart
 		if m.quietSeconds >= WindowSeconds || idle {
 			m.forgive()
 			m.limited, m.floored, m.limit, m.demand = false, false, 0, 0
@@ -334,7 +350,9 @@ func (l *LimitLaw) observe(seconds float64, siblings []Observation) (active []li
 // want judges whether a sibling could use more than it has: it reaches its limit,
 // or it waits for the disk nearly all the time.
 func (m *limitMemory) want(o Observation, seconds float64) {
-	m.busy.Add(m.In(o, seconds), seconds, nowSeconds)
+	waited, own := m.In(o, seconds)
+	m.busy.Add(waited, seconds, nowSeconds)
+	m.ownBusy.Add(own, seconds, nowSeconds)
 	rate := m.now.Rate()
 	if m.limit == 0 {
 		m.offered = Mean{}

@@ -2,9 +2,9 @@ package law
 
 import "math"
 
-// Waiting knows for how long a sibling waits for the disk: while it has requests
-// outstanding and, if it calls fsync, while the journal commits. Then the requests are
-// those of the journal's thread.
+// Waiting knows for how long a sibling waits for the disk: while it has requests or flushes
+// of the disk's cache outstanding and, if it calls fsync, while the journal commits. Then the
+// requests are those of the journal's thread.
 type Waiting struct {
 	// idleSeconds is the time since one of its requests ended, unsyncedSeconds that
 	// since a sync of its started a commit.
@@ -14,8 +14,9 @@ type Waiting struct {
 // NewWaiting is that of one whose syncs started no commit yet.
 func NewWaiting() Waiting { return Waiting{unsyncedSeconds: WindowSeconds} }
 
-// In is for how long, in seconds, it waited in a step, as far as that is known by now.
-func (w *Waiting) In(o Observation, seconds float64) (waited float64) {
+// In is for how long, in seconds, it waited in a step, as far as that is known by now. own is
+// that without commits, which can be those that others need.
+func (w *Waiting) In(o Observation, seconds float64) (waited, own float64) {
 	w.idleSeconds += seconds
 	if o.Measured() && o.BusySeconds > 0 {
 		// What ended now may have waited since the last one ended.
@@ -25,6 +26,7 @@ func (w *Waiting) In(o Observation, seconds float64) (waited float64) {
 	if o.FlushSeconds > 0 {
 		waited = math.Max(waited, math.Min(waited+o.FlushSeconds, seconds))
 	}
+	own = waited
 	if w.unsyncedSeconds += seconds; o.ForcedCommits > 0 {
 		w.unsyncedSeconds = 0
 	}
@@ -32,5 +34,5 @@ func (w *Waiting) In(o Observation, seconds float64) (waited float64) {
 		// Both at once count once.
 		waited = math.Max(waited, math.Min(waited+o.CommitSeconds, seconds))
 	}
-	return waited
+	return waited, own
 }

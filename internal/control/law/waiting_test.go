@@ -21,8 +21,17 @@ func TestWhoWaitsForRequestsFlushesAndCommits(t *testing.T) {
 	} {
 		w := NewWaiting()
 		test.o.Ideal, test.o.Weight = 100, 100
-		if got := w.In(test.o, seconds); got != test.want {
+		if got, _ := w.In(test.o, seconds); got != test.want {
 			t.Errorf("%s: waited %g s of %g; want %g", test.name, got, seconds, test.want)
 		}
+	}
+}
+
+// A commit can be one that another container needs, which waits for it all the time.
+func TestWaitingForCommitsIsNotItsOwn(t *testing.T) {
+	w := NewWaiting()
+	o := Observation{Ideal: 100, Weight: 100, BusySeconds: 0.125, FlushSeconds: 0.0625, CommitSeconds: 0.25, ForcedCommits: 1}
+	if waited, own := w.In(o, 0.5); waited != 0.4375 || own != 0.1875 {
+		t.Errorf("waited %g s, %g s of that for its own; want 0.4375 and 0.1875", waited, own)
 	}
 }

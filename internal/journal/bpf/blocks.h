@@ -787,11 +787,16 @@ static __noinline int complete_flush(struct request *rq, struct bio *bio)
 
 	if (!sums || !sums->observed || !started || (rq->cmd_flags & OP_MASK) != REQ_OP_WRITE)
 		return 0;
+	/* What a request or another flush covers counts once. */
 	if (started < sums->until_ns)
 		started = sums->until_ns;
+	if (started < sums->flushed_ns)
+		started = sums->flushed_ns;
 	now = bpf_ktime_get_ns();
-	if (now > started)
-		__sync_fetch_and_add(&sums->flush_ns, now - started);
+	if (now <= started)
+		return 0;
+	sums->flushed_ns = now;
+	__sync_fetch_and_add(&sums->flush_ns, now - started);
 	return 0;
 }
 
@@ -809,7 +814,7 @@ static __always_inline int account_completion(struct request *rq, __u64 bytes)
 	if (!bio)
 		return 0;
 	if (!bytes)
-		return bio->bi_vcnt ? 0 : complete_flush(rq, bio);
+		return bio->bi_io_vec ? 0 : complete_flush(rq, bio);
 	if ((rq->cmd_flags & OP_MASK) != REQ_OP_WRITE)
 		return complete_other(rq, NULL, bytes);
 	place = place_of_bio(bio);

@@ -196,7 +196,6 @@ struct bvec_iter {
 };
 
 struct bio {
-	unsigned short bi_vcnt;
 	struct bio *bi_next;
 	struct block_device *bi_bdev;
 	unsigned int bi_opf;

@@ -77,7 +77,7 @@ struct charged {
 	__u64 journal_bytes;  /* of these, written by jbd2 threads */
 	__u64 outstanding_ns; /* from the start to the completion of each request */
 	__u64 busy_ns;        /* with at least one outstanding request */
-	__u64 flush_ns;       /* flushes of the disk's cache, each from its start */
+	__u64 flush_ns;       /* with a flush of the disk's cache outstanding, and no request */
 	/*
 	 * The last time span with an outstanding request, among requests that
 	 * have ended, and the end of the span before it.
@@ -85,6 +85,8 @@ struct charged {
 	__u64 from_ns;
 	__u64 until_ns;
 	__u64 before_ns;
+	/* The end of the last flush. */
+	__u64 flushed_ns;
 	/* What `disks` said in that generation; it is not looked up again. */
 	__u32 observed;
 	__u32 generation;
