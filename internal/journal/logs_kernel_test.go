@@ -73,7 +73,7 @@ func sums(t *testing.T, p *Probe, dev, disk uint32) map[string]uint64 {
 	all := make(map[string]uint64)
 	events := collect(t, p)
 	for _, w := range events.Writes {
-		if w.Disk == disk && w.Kind != KindOutstanding && w.Kind != KindBusy {
+		if w.Disk == disk && w.Kind != KindOutstanding && w.Kind != KindBusy && w.Kind != KindFlush {
 			all[fmt.Sprintf("kind %d charged to %d of %d owned by %d", w.Kind, w.Charged, w.Of, w.Owner)] += w.Bytes
 		}
 	}

@@ -127,9 +127,10 @@ func TestTheTimeOfRequestsIsTheChargedCgroups(t *testing.T) {
 		{Disk: fsDev, Kind: journal.KindOutstanding, Charged: alice, Bytes: 38_500_000_000},
 		{Disk: fsDev, Kind: journal.KindOutstanding, Charged: alice, Bytes: 1_000_000_000},
 		{Disk: fsDev, Kind: journal.KindBusy, Charged: alice, Bytes: 5_000_000_000},
+		{Disk: fsDev, Kind: journal.KindFlush, Charged: alice, Bytes: 2_500_000_000},
 		{Disk: logDev, Kind: journal.KindOutstanding, Charged: alice, Bytes: 1_000_000_000},
 	}}, mebi, 0))
-	if a := find(t, got, "/a"); a.RequestSeconds != 39.5 || a.BusySeconds != 5 || a.Bytes() != mebi {
+	if a := find(t, got, "/a"); a.RequestSeconds != 39.5 || a.BusySeconds != 5 || a.FlushSeconds != 2.5 || a.Bytes() != mebi {
 		t.Errorf("%+v; want 39.5 s, busy for 5 s, and 1 MiB", a)
 	}
 	if got[0].UnaccountedBytes != 0 {
