@@ -35,11 +35,11 @@ const (
 	// what the others gave up, while they gave up more than gaveUpPart of what they
 	// had. Its requests come one after the other, or its seeks take much of the
 	// disk's time. Then the others get spareGrowth of the disk more in each step
-	// while it keeps keptPart of what it had, or what all have is worth worthPart of the
-	// best since; and spareLoss less otherwise. After lostSeconds of that it is no longer
-	// saturated.
+	// while it keeps keptPart of what it had, or, if that was less than reachPart of its
+	// share, while what all have is worth worthPart of the best since; and spareLoss less
+	// otherwise. After lostSeconds of that it is no longer saturated.
 	gainPart, gaveUpPart, spareGrowth, spareLoss, lostSeconds = 0.1, 0.1, 0.1, 0.04, 6.0
-	keptPart, worthPart                                       = 0.95, 0.98
+	keptPart, worthPart, reachPart                            = 0.95, 0.98, 0.5
 	// It was not saturated if the others have refuteGain more than before, and it
 	// has less by refutePart of that.
 	refuteGain, refutePart = 0.03, 0.5
@@ -216,7 +216,7 @@ func (l *LimitLaw) lookAtFree(seconds float64, active []limitedSibling) {
 	if m.saturatedRate > 0 {
 		worth := l.worth(free, others)
 		m.bestWorth = math.Max(m.bestWorth, worth)
-		if m.losing = free < keptPart*m.saturatedRate && worth < worthPart*m.bestWorth; m.losing {
+		if m.losing = free < keptPart*m.saturatedRate && !(l.outOfReach() && worth >= worthPart*m.bestWorth); m.losing {
 			m.lost = true
 			m.lostSeconds += seconds
 		} else {
@@ -256,6 +256,14 @@ func (l *LimitLaw) worth(free, others float64) float64 {
 		return 0
 	}
 	return math.Pow(free/m.saturatedRate, l.freeShare) * math.Pow(others/m.besideRate, 1-l.freeShare)
+}
+
+// outOfReach reports whether the sibling without a limit had far less than its share when it was
+// found to be saturated, though the others had given up much. Otherwise a slower disk is the
+// reason for what it loses, or the others are.
+func (l *LimitLaw) outOfReach() bool {
+	m := l.memory[l.free]
+	return m.saturatedRate < reachPart*l.freeShare*(m.saturatedRate+m.besideRate)
 }
 
 // shareOf is the part that a sibling's ideal is of those of all that are active.
