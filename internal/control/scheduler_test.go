@@ -626,7 +626,6 @@ func TestLimitsStayWhereTheSharesAreWorthTheThroughput(t *testing.T) {
 		options := fakeOptions(t, f, "tunables: none\n"+twoEqual, repeat(25, func() account.Sample {
 			f.mu.Lock()
 			limited := f.reads["/cb"] > 0
-			t.Log(f.reads, f.weights["/ca"], f.weights["/cb"])
 			f.mu.Unlock()
 			ca, cb := did("/ca", 1e6, 0), did("/cb", 199e6, 0)
 			if limited {

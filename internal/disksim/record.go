@@ -38,8 +38,8 @@ type Record struct {
 	// PreviousRotational is queue/rotational of the device before it was attached, which
 	// is restored at the end; "" if it is not known.
 	PreviousRotational string `json:"previous_rotational,omitempty"`
-	// PreviousWriteback is queue/wbt_lat_usec, which is restored at the end; "" if it was not
-	// changed.
+	// PreviousWriteback is queue/wbt_lat_usec under the scheduler before, which is restored at
+	// the end; "" if the scheduler was kept, or the kernel does not have it.
 	PreviousWriteback string `json:"previous_writeback,omitempty"`
 }
 
