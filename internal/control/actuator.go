@@ -43,7 +43,9 @@ type actuatorChoice struct {
 	weightsRate    throughput
 	limitsRate     throughput
 	// priced: it was said in this time by limits that the shares cost throughput.
-	priced   bool
+	priced bool
+	// beyond is how long the share of a container was out of reach in this time by limits.
+	beyond   map[string]float64
 	active   int
 	fewer    fewer
 	activity activity
@@ -143,7 +145,7 @@ func (c *Controller) chooseActuator(seconds float64, step bytesDone, active int)
 func (c *Controller) useLimits(limiting bool) {
 	s := &c.scheduler
 	s.limiting = limiting
-	s.limitedSeconds, s.limitsRate, s.priced = 0, throughput{}, false
+	s.limitedSeconds, s.limitsRate, s.priced, s.beyond = 0, throughput{}, false, map[string]float64{}
 	s.Restart()
 	c.forgetWindows()
 	clear(c.limitLaws)

@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"math"
 	"path"
@@ -332,7 +333,31 @@ func (c *Controller) steerByLimits(group Group, seconds float64, members []*gove
 			c.write(g, decisions[n].After, "limits hold the shares")
 		}
 	}
+	c.sayOutOfReach(limits, seconds, members, decisions, total/seconds)
 	return decisions
+}
+
+// beyondSeconds is how long a share must be out of reach until that is said.
+const beyondSeconds = 10.0
+
+// sayOutOfReach says once, in a time by limits, that a container cannot have its share.
+func (c *Controller) sayOutOfReach(limits *law.LimitLaw, seconds float64, members []*governed, decisions []WeightDecision, rate float64) {
+	id, ok := limits.OutOfReach()
+	if !ok {
+		return
+	}
+	beyond := c.scheduler.beyond
+	before := beyond[id]
+	if beyond[id] += seconds; before >= beyondSeconds || beyond[id] < beyondSeconds {
+		return
+	}
+	n := slices.IndexFunc(members, func(g *governed) bool { return g.Cgroup == id })
+	if n < 0 {
+		return
+	}
+	c.log.Info(fmt.Sprintf("%s cannot have its share of %.0f %%: it does %.2f MB/s, of %.1f MB/s of all, and hardly more if the others do less; its requests take more of the disk's time than theirs (they seek, or wait for flushes). "+
+		"Limits hold the others back only as far as the mean by shares gains from it. To hold them back less, give it a lower weight",
+		id, 100*decisions[n].TargetShare, decisions[n].Share*rate/1e6, rate/1e6), "device", c.disk.Device)
 }
 
 // splitLimit divides a limit on reads and writes together by the bytes read and

@@ -38,7 +38,7 @@ type schedulerTrust struct {
 
 func (s *schedulerTrust) reset() {
 	*s = schedulerTrust{
-		actuatorChoice: actuatorChoice{activity: activity{}, pauseSeconds: firstPause},
+		actuatorChoice: actuatorChoice{activity: activity{}, pauseSeconds: firstPause, beyond: map[string]float64{}},
 		windows:        map[string]*judge.Obedience{}, shortfalls: map[string]*judge.Shortfall{}, missed: judge.Missed{Lack: -1},
 		control: account.Control{Actuator: account.ActuatorWeights},
 	}

@@ -650,6 +650,48 @@ func TestLimitsStayWhereTheSharesAreWorthTheThroughput(t *testing.T) {
 	}
 }
 
+// A container that seeks cannot have its share of the bytes. That is said once, and not of one
+// that only waits for its turn.
+func TestAShareOutOfReachIsSaidOnce(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		// alone is what /ca does if /cb does nothing, in 5 s.
+		alone float64
+		want  int
+	}{
+		{"seeks", 11e6, 1},
+		{"only waits", 200e6, 0},
+	} {
+		f := newFakeHost("/ca", "/cb")
+		var log bytes.Buffer
+		options := fakeOptions(t, f, "actuator: limits\n"+twoEqual, repeat(30, func() account.Sample {
+			f.mu.Lock()
+			others := min(180e6, most(f.reads["/cb"]))
+			f.mu.Unlock()
+			ca, cb := did("/ca", uint64(test.alone*(1-others/200e6)), 0), did("/cb", uint64(others), 0)
+			ca.BusySeconds, cb.BusySeconds = 5, 5
+			return sampleOf(ca, cb)
+		})...)
+		options.Log = slog.New(slog.NewTextHandler(&log, nil))
+		if err := Run(context.Background(), options); err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(log.String(), "/ca cannot have its share of 50 %"); n != test.want {
+			t.Errorf("%s: said %d times; want %d:\n%s", test.name, n, test.want, log.String())
+		}
+	}
+}
+
+// What control found to cost too much is no advice.
+func TestTheAdviceDoesNotNameWhatCostsTooMuch(t *testing.T) {
+	f := newFakeHost("/ca")
+	f.tunables = map[string]string{"low_latency": "0", "strict_guarantees": "0"}
+	c := &Controller{host: f.host(), disk: Disk{Device: "loop0"}, tuning: tuning{refused: topLevel}}
+	if got := c.advice(); !strings.Contains(got, "costs too much throughput") || strings.Contains(got, "echo 1 >") {
+		t.Errorf("%q; want that strict_guarantees costs too much", got)
+	}
+}
+
 // Limits do not need the tunables that control set for weights, and restore them. The advice is
 // about those that were in force while weights did not hold the shares.
 func TestTheAdviceDoesNotNameWhatControlHadSet(t *testing.T) {

@@ -69,6 +69,21 @@ type check struct {
 	// rate is what containers did under them, seconds how long the check lasts.
 	rate    rates
 	seconds float64
+	// fewer is what containers do while fewer of them are active than before, fewerSeconds how
+	// long that has been.
+	fewer        throughput
+	fewerSeconds float64
+}
+
+// busier enters a step in which fewer containers are active than under the tunables. It reports
+// whether these do so much more that it is clear what the tunables cost: without them the
+// scheduler starves the others.
+func (k *check) busier(step bytesDone, seconds float64) bool {
+	if k.fewerSeconds += seconds; k.fewerSeconds <= tunedSettle {
+		return false
+	}
+	k.fewer.add(step, seconds, tunedSeconds)
+	return k.fewerSeconds >= tunedSettle+tunedSeconds && k.rate.all < tunedPart*k.fewer.all.Rate()
 }
 
 // levels are those of the tunables that cost throughput. They are set when shares are
@@ -281,8 +296,12 @@ func (c *Controller) judgeTunables(seconds float64, step bytesDone, active int) 
 	if active < t.active {
 		// Fewer of them do less, whatever the tunables.
 		t.seconds, t.rate = 0, throughput{}
+		if t.check.level > 0 && t.check.busier(step, seconds) {
+			c.refuse(t.check.fewer)
+		}
 		return
 	}
+	t.check.fewer, t.check.fewerSeconds = throughput{}, 0
 	if t.seconds += seconds; t.seconds <= tunedSettle {
 		return
 	}

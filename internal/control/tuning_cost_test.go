@@ -290,6 +290,47 @@ func TestTunablesThatStarveOthersAreRestoredSoon(t *testing.T) {
 	}
 }
 
+// Without tunables a scheduler can starve a container that has a part of the disk with them. It
+// then looks like one that does nothing. The check of what they cost does not wait for it.
+func TestACheckDoesNotWaitForAContainerThatIsStarvedWithoutTheTunables(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		plain   float64
+		refused bool
+	}{
+		{"the others do more", 30e6, true},
+		{"the others do no more", 4e6, false},
+	} {
+		f := newFakeHost("/ca", "/cb", "/cc")
+		f.tunables = map[string]string{"low_latency": "0", "strict_guarantees": "1", "timeout_sync": "40", "nr_requests": "256", "slice_idle": "8"}
+		tuned := func(int) [2]float64 { return [2]float64{2e6, 2e6} }
+		plain := func(n int) [2]float64 {
+			if n <= 10 {
+				return [2]float64{2e6, 30e6}
+			}
+			return [2]float64{1e6, test.plain}
+		}
+		n := 0
+		var steps []func() account.Sample
+		for _, step := range slowSyncer(f, 100, tuned, plain) { // 50 s; a check lasts 60 s at most
+			steps = append(steps, func() account.Sample {
+				sample := step()
+				if n++; n <= 10 || f.tunables["slice_idle"] == "33" {
+					cc := did("/cc", 0.5e6, 0)
+					cc.BusySeconds, cc.RequestSeconds = 0.5, 4
+					sample.Devices[1].Containers = append(sample.Devices[1].Containers, cc)
+				}
+				return sample
+			})
+		}
+		const three = "actuator: weights\ncontainers: [{match: /ca, weight: 500}, {match: /cb, weight: 500}, {match: /cc, weight: 500}]"
+		_, _, log := runForSliceIdle(t, f, fakeOptions(t, f, three, steps...))
+		if !strings.Contains(log, "to measure again") || strings.Contains(log, "cost throughput") != test.refused {
+			t.Errorf("%s: want a check, and that it refuses the tunables within 50 s: %t\n%s", test.name, test.refused, log)
+		}
+	}
+}
+
 // A disk of which the containers want less does not stall because of the tunables.
 func TestTunablesStayIfTheDiskDoesAsLittleWithoutThem(t *testing.T) {
 	f := newFakeHost("/ca", "/cb")

@@ -39,7 +39,9 @@ const (
 	// share, while what all have is worth worthPart of the best since; and spareLoss less
 	// otherwise. After lostSeconds of that it is no longer saturated.
 	gainPart, gaveUpPart, spareGrowth, spareLoss, lostSeconds = 0.1, 0.1, 0.1, 0.04, 6.0
-	keptPart, worthPart, reachPart                            = 0.95, 0.98, 0.5
+	keptPart, worthPart, reachPart                            = 0.95, 0.98, 0.75
+	// regainSeconds is the time of less for the others after which it must have helped.
+	regainSeconds = 2.0
 	// It was not saturated if the others have refuteGain more than before, and it
 	// has less by refutePart of that.
 	refuteGain, refutePart = 0.03, 0.5
@@ -92,6 +94,8 @@ type limitMemory struct {
 	// was not.
 	bestWorth, lostSeconds float64
 	losing                 bool
+	// losingSeconds is how long it has been less, losingWorth what it was at the start of that.
+	losingSeconds, losingWorth float64
 	// lost: it was less before, so what the others get more is small.
 	lost bool
 	// limit is the last result, 0 for none. offered is the mean of the limits, with the
@@ -219,7 +223,9 @@ func (l *LimitLaw) lookAtFree(seconds float64, active []limitedSibling) {
 		if m.losing = free < keptPart*m.saturatedRate && !(l.outOfReach() && worth >= worthPart*m.bestWorth); m.losing {
 			m.lost = true
 			m.lostSeconds += seconds
+			m.regain(worth, seconds)
 		} else {
+			m.losingSeconds = 0
 			m.lostSeconds = math.Max(0, m.lostSeconds-seconds)
 		}
 		l.freeSeconds += seconds
@@ -245,6 +251,17 @@ func (l *LimitLaw) lookAtFree(seconds float64, active []limitedSibling) {
 	}
 }
 
+// regain enters a step in which the others have less than before because what all have was worth
+// less than the best. If that does not help, the best was noise, or the disk is another one now.
+func (m *limitMemory) regain(worth, seconds float64) {
+	if m.losingSeconds == 0 {
+		m.losingWorth = worth
+	}
+	if m.losingSeconds += seconds; m.losingSeconds >= regainSeconds && worth <= m.losingWorth {
+		m.bestWorth, m.losingSeconds = worth, 0
+	}
+}
+
 // worth is what the rates of the sibling without a limit and of the others are worth, as a
 // ratio to those of the time at which it was found to be saturated: their mean with the shares
 // as exponents, which proportional fairness maximizes. A sibling whose rate does not depend on
@@ -264,6 +281,14 @@ func (l *LimitLaw) worth(free, others float64) float64 {
 func (l *LimitLaw) outOfReach() bool {
 	m := l.memory[l.free]
 	return m.saturatedRate < reachPart*l.freeShare*(m.saturatedRate+m.besideRate)
+}
+
+// OutOfReach gives the sibling that cannot have its share, if there is one: it could use no more
+// when the others had given up much. Its requests cost the disk more time than theirs, or each
+// waits for a flush.
+func (l *LimitLaw) OutOfReach() (id string, ok bool) {
+	m := l.memory[l.free]
+	return l.free, m != nil && m.saturatedRate > 0 && l.outOfReach()
 }
 
 // shareOf is the part that a sibling's ideal is of those of all that are active.

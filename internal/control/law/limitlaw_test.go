@@ -3,6 +3,7 @@ package law
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"testing"
 )
 
@@ -233,5 +234,33 @@ func TestAContainerThatCannotHaveItsShareLeavesTheOthersTheirs(t *testing.T) {
 	alone, beside := 4096/0.006, shares[0]*rate
 	if beside < 0.5*alone {
 		t.Errorf("it does %.2f MB/s, and %.2f alone; want half of that or more", beside/1e6, alone/1e6)
+	}
+}
+
+// A container that reads at random beside two that stream has all of the disk's time if it has
+// half of the bytes, and all together then do a sixth of what the disk can. Its rate is noisy, so
+// that the best time seems better than it was.
+func TestAContainerThatSeeksLeavesTheOthersTime(t *testing.T) {
+	noise := rand.New(rand.NewPCG(1, 2))
+	d := &queueDisk{bytesPerSecond: 37e6, containers: []*queueContainer{
+		{ideal: 500, depth: 8, busy: true, oneByOne: func(part float64) float64 { return 2.2e6 * (1 - part) * (0.85 + 0.3*noise.Float64()) }},
+		{ideal: 300, depth: 8}, {ideal: 200, depth: 2},
+	}}
+	law := NewLimitLaw()
+	limitBy(d, law, 0, 120)
+	least := math.Inf(1)
+	var all float64
+	const windows = 120
+	for range windows {
+		_, rate := limitBy(d, law, 0, 10)
+		least = math.Min(least, rate)
+		all += rate / windows
+	}
+	t.Logf("%.1f MB/s, %.1f in the worst 5 s", all/1e6, least/1e6)
+	if all < 14e6 || all > 24e6 {
+		t.Errorf("all do %.1f MB/s; want some 19: half of the disk's time", all/1e6)
+	}
+	if least < 9e6 {
+		t.Errorf("all do %.1f MB/s in 5 s; want half of the mean or more", least/1e6)
 	}
 }
