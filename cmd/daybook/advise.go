@@ -100,7 +100,7 @@ needs root and a kernel with BTF, 5.15 or newer.`,
 	}
 	flags := cmd.Flags()
 	flags.DurationVar(&source.Interval, "interval", 30*time.Second, "how long to measure, 1s to 24h")
-	flags.StringArrayVar(&source.Devices, "device", nil, "observe only this disk, by its name in /sys/block, such as sda or loop0; may be repeated")
+	flags.StringArrayVar(&source.Devices, "device", nil, "observe only this disk: a name such as sda, a node, major:minor, or a mount point; may be repeated")
 	flags.StringVar(&container, "container", "", "advise only for this container name or cgroup path; * does not cross /")
 	flags.Var(&volumeBytes, "volume-size", "size that the volume would have, to predict shorter seeks on a hard disk (default: not known)")
 	flags.Lookup("volume-size").DefValue = "" // the flag's own text would be 0B

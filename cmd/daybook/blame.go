@@ -82,7 +82,7 @@ nothing on the host. It needs root and a kernel with BTF, 5.15 or newer.`,
 	}
 	flags := cmd.Flags()
 	flags.DurationVar(&source.Interval, "interval", 10*time.Second, "how long to measure, 1s to 24h")
-	flags.StringArrayVar(&source.Devices, "device", nil, "observe only this disk, by its name in /sys/block, such as sda or loop0; may be repeated")
+	flags.StringArrayVar(&source.Devices, "device", nil, "observe only this disk: a name such as sda, a node, major:minor, or a mount point; may be repeated")
 	flags.StringVar(&container, "container", "", "show only waiters with this container name or cgroup path; * does not cross /")
 	flags.IntVar(&limit, "limit", 10, "show at most so many waiters; 0: all")
 	flags.BoolVar(&asJSON, "json", false, "print JSON")

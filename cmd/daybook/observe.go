@@ -30,7 +30,7 @@ type observeFlags struct {
 func (f *observeFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.DurationVar(&f.source.Interval, "interval", 5*time.Second, "length of a sample, 1s to 24h; jbd2 commits every 5s")
-	flags.StringArrayVar(&f.source.Devices, "device", nil, "observe only this disk, by its name in /sys/block, such as sda or loop0; may be repeated")
+	flags.StringArrayVar(&f.source.Devices, "device", nil, "observe only this disk: a name such as sda, a node, major:minor, or a mount point; may be repeated")
 	flags.StringVar(&f.source.Estimator, "estimator", "handles", "how journal bytes are attributed: handles (exact by transaction) or syscalls (calls times calibrated costs)")
 	flags.StringVar(&f.source.Calibration, "calibration", "", "calibration `FILE` of the syscalls estimator (default: the one that daybook calibrate saved)")
 	flags.BoolVar(&f.source.Waits, "waits", false, "also measure who waits for the journal, as daybook blame does")

@@ -104,8 +104,11 @@ func replay(ctx context.Context, path string, skip int, show func(context.Contex
 	}
 	defer reader.Close()
 	defer context.AfterFunc(ctx, func() { _ = reader.Close() })() // ends a read
-	for range skip {
-		if _, err = reader.Next(ctx); err != nil {
+	for skipped := range skip {
+		if _, err = reader.Next(ctx); err == io.EOF {
+			err = fmt.Errorf("cannot skip %d samples: %s has %d", skip, path, skipped)
+			break
+		} else if err != nil {
 			err = fmt.Errorf("cannot skip %d samples of %s: %w", skip, path, err)
 			break
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -76,12 +77,25 @@ func newRootCommand() *cobra.Command {
 		newServeCommand(),
 		newTopCommand(), newBlameCommand(), newAdviseCommand(), newReplayCommand(), newMetricsCommand(), newCompletionCommand(), newVersionCommand(), newManCommand(),
 	)
+	checkHelpTopic(root)
 	return root
 }
 
 // flagError says what to do about a wrong flag.
 func flagError(cmd *cobra.Command, err error) error {
 	hint := "see " + cmd.CommandPath() + " --help"
+	var number *strconv.NumError
+	if errors.As(err, &number) { // its text is for programmers
+		what, _, _ := strings.Cut(err.Error(), ": "+number.Error())
+		want := map[string]string{"ParseBool": "want true or false", "ParseFloat": "want a number", "ParseUint": "want a whole number, not negative"}[number.Func]
+		switch {
+		case errors.Is(number, strconv.ErrRange):
+			want = "it is out of range"
+		case want == "":
+			want = "want a whole number"
+		}
+		return usageError{fmt.Errorf("%s: %s; %s", what, want, hint)}
+	}
 	if strings.Contains(err.Error(), "in duration ") { // of time.ParseDuration
 		hint = "want a number with its unit, such as 10s"
 	}

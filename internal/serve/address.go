@@ -2,6 +2,7 @@ package serve
 
 import (
 	"fmt"
+	"math"
 	"net"
 	"strconv"
 	"strings"
@@ -19,7 +20,9 @@ func ListenAddress(text string) (string, error) {
 			return "", fmt.Errorf("%q is not an address: want PORT, HOST:PORT or [IPV6]:PORT", text)
 		}
 	}
-	if n, err := strconv.ParseUint(port, 10, 16); err != nil || port != strconv.FormatUint(n, 10) {
+	if n, err := strconv.ParseUint(port, 10, 64); err == nil && n > math.MaxUint16 {
+		return "", fmt.Errorf("%q has the port %d: want 0 to 65535", text, n)
+	} else if err != nil || port != strconv.FormatUint(n, 10) {
 		return "", fmt.Errorf("%q has no port number: want PORT or HOST:PORT with a port of 0 to 65535", text)
 	}
 	switch {
