@@ -9,6 +9,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -248,7 +249,7 @@ var remedyTexts = map[advise.Kind]string{
 	advise.MountOption:   "a mount with dioread_nolock",
 	advise.MemoryJournal: "a journal in memory",
 	advise.Weights:       "weights with control",
-	advise.Limit:         "half the writes of the worst",
+	advise.Limit:         "half the writes of the worst culprit",
 }
 
 // adviceLines is the advice as text.
@@ -263,18 +264,31 @@ func adviceLines(out adviseOutput) []string {
 		if len(w.Remedies) == 0 {
 			continue
 		}
-		lines = append(lines, fmt.Sprintf("  %-28s %-17s %-22s %-22s", "remedy", "syncs/s, factor", "p50", "p99"))
-		for _, r := range w.Remedies {
-			reason := r.Reason
-			if !r.Possible {
-				reason = "not here: " + reason
-			}
-			lines = append(lines, fmt.Sprintf("  %-28s %-17s %-22s %-22s", remedyTexts[r.Kind],
-				fmt.Sprintf("%.3g (%.2g to %.2g)", r.Gain.Median, r.Gain.Low, r.Gain.High), timeRange(r.P50Seconds), timeRange(r.P99Seconds)),
-				"    "+reason)
-		}
+		lines = append(lines, remedyLines(w.Remedies)...)
 	}
 	return append(lines, out.Missing...)
+}
+
+// remedyLines is a table of the remedies, each with its reason below.
+func remedyLines(remedies []advise.Remedy) []string {
+	var text strings.Builder
+	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "  remedy\tsyncs/s, times now\tp50\tp99")
+	for _, r := range remedies {
+		fmt.Fprintf(table, "  %s\t%.3g (%.2g to %.2g)\t%s\t%s\n", remedyTexts[r.Kind],
+			r.Gain.Median, r.Gain.Low, r.Gain.High, timeRange(r.P50Seconds), timeRange(r.P99Seconds))
+	}
+	_ = table.Flush() // a strings.Builder has no errors
+	rows := strings.Split(strings.TrimSuffix(text.String(), "\n"), "\n")
+	lines := rows[:1:1]
+	for i, r := range remedies {
+		reason := r.Reason
+		if !r.Possible {
+			reason = "not here: " + reason
+		}
+		lines = append(lines, rows[i+1], "    "+reason)
+	}
+	return lines
 }
 
 func timeRange(r advise.Range) string {

@@ -106,6 +106,20 @@ func TestAdviceAsText(t *testing.T) {
 	}
 }
 
+func TestTheColumnsOfAdviceAreAligned(t *testing.T) {
+	short, long := advise.Range{Low: 1, Median: 1, High: 1}, advise.Range{Low: 0.000311, Median: 0.000377, High: 0.000461}
+	lines := remedyLines([]advise.Remedy{
+		{Kind: advise.Weights, Gain: short, P50Seconds: long, P99Seconds: long},
+		{Kind: advise.Limit, Gain: long, P50Seconds: short, P99Seconds: short, Reason: "it waits for no other container"},
+	})
+	at := strings.Index(lines[0], "p99")
+	for _, line := range []string{lines[1], lines[3]} {
+		if len(line) <= at || line[at-1] != ' ' || line[at] == ' ' {
+			t.Errorf("p99 does not begin at column %d:\n%s", at, strings.Join(lines, "\n"))
+		}
+	}
+}
+
 func TestAKernelThatNotesNoStartOfRequestsIsReported(t *testing.T) {
 	key := disktime.Key{Cgroup: 1, Class: disktime.Data}
 	for _, test := range []struct {

@@ -76,6 +76,11 @@ func runCalibrate(cmd *cobra.Command, options calibrate.Options, output string, 
 	if err := options.Check(); err != nil {
 		return usageError{err}
 	}
+	if output != "" {
+		if err := calibrate.CheckOutput(output); err != nil {
+			return usageError{err}
+		}
+	}
 	progress, endProgress := calibrate.NewProgress(cmd.ErrOrStderr())
 	options.Progress = progress
 	table, err := calibrate.Run(cmd.Context(), options)

@@ -138,6 +138,7 @@ func TestBadRecordingsAndCommandLinesAreUsageErrors(t *testing.T) {
 		"--estimator is":                   {"top", "--estimator", "guess"},
 		"--calibration is for":             {"top", "--calibration", "x"},
 		"--metrics serves":                 {"top", "--once", "--metrics", ":9435"},
+		"cannot save the calibration to":   {"calibrate", dir, "--output", filepath.Join(dir, "none", "c.json")},
 		"is not an address":                {"top", "--metrics", "::1"},
 		"has the port 99999":               {"metrics", "--listen", "99999"},
 		"has no port number":               {"metrics", "--listen", "x"},

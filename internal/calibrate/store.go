@@ -156,6 +156,30 @@ func (r Row) check() error {
 	return nil
 }
 
+// CheckOutput is an error if a calibration cannot be saved to path, as far as that is known
+// before it is measured. Unlike Save, it makes no missing directory: the name may be misspelled.
+func CheckOutput(path string) error {
+	err := checkRegular(path)
+	if err == nil {
+		var file *os.File
+		if file, err = os.CreateTemp(filepath.Dir(path), ".calibration-*"); err == nil {
+			_, err = file.Write(make([]byte, 4096)) // about as long as a calibration
+			err = errors.Join(err, file.Close(), os.Remove(file.Name()))
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("cannot save the calibration to %s: %w", path, err)
+	}
+	return nil
+}
+
+func checkRegular(path string) error {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return errors.New("it exists and is not a regular file; choose another")
+	}
+	return nil
+}
+
 // Save writes the calibration atomically: path has its old content or the
 // complete new one. It makes a missing directory.
 func (t Table) Save(path string) (err error) {
@@ -175,8 +199,8 @@ func (t Table) Save(path string) (err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
-		return errors.New("it exists and is not a regular file; choose another")
+	if err := checkRegular(path); err != nil {
+		return err
 	}
 	file, err := os.CreateTemp(dir, ".calibration-*")
 	if err != nil {

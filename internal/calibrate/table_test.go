@@ -107,6 +107,22 @@ func TestAFailedSaveLeavesTheOldTable(t *testing.T) {
 	}
 }
 
+func TestAnOutputThatCannotBeWrittenIsKnownBeforehand(t *testing.T) {
+	dir := t.TempDir()
+	missing := filepath.Join(dir, "misspelled")
+	for _, path := range []string{dir, "/dev/null", filepath.Join(missing, "c.json")} {
+		if err := CheckOutput(path); err == nil {
+			t.Errorf("%s is accepted", path)
+		}
+	}
+	if err := CheckOutput(filepath.Join(dir, "c.json")); err != nil {
+		t.Error(err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
 func TestBadFilesAreRefusedWithTheReason(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "c.json")
 	if err := aTable().Save(path); err != nil {
