@@ -30,17 +30,21 @@ const (
 // errFull means that a volume has maxUsers.
 var errFull = fmt.Errorf("it is %w by %d users, the maximum", volume.ErrBusy, maxUsers)
 
-// users records who uses which volume: for each, the IDs of the Mount calls
-// without their Unmount, and where the volume is attached for them. A volume without
-// IDs must be detached. Every change is on disk before it takes effect.
+// users records who uses which volume. Every change is on disk before it takes effect.
 type users struct {
 	path string
 	mu   sync.Mutex
-	of   map[string][]string // sorted
-	// targets are the mount points; files of earlier versions have none.
-	targets map[string]string
+	of   map[string]use // by the volume's name
 	// unknown are the fields of a newer Daybook.
 	unknown versioned.Unknown
+}
+
+// use is who uses one volume. Without IDs it must be detached.
+type use struct {
+	// ids are those of the Mount calls without their Unmount, sorted.
+	ids []string
+	// target is where the volume is attached for them; "" in files of earlier versions.
+	target string
 }
 
 type usersRecord struct {
@@ -51,7 +55,7 @@ type usersRecord struct {
 
 // openUsers reads the file; a missing file has no users.
 func openUsers(pool string) (*users, error) {
-	u := &users{path: filepath.Join(pool, usersFile), of: map[string][]string{}, targets: map[string]string{}}
+	u := &users{path: filepath.Join(pool, usersFile), of: map[string]use{}}
 	file, err := os.Open(u.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return u, nil
@@ -62,7 +66,7 @@ func openUsers(pool string) (*users, error) {
 	defer func() { _ = file.Close() }()
 	text, err := io.ReadAll(io.LimitReader(file, maxUsersBytes+1))
 	if err == nil {
-		u.of, u.targets, u.unknown, err = parseUsers(text)
+		u.of, u.unknown, err = parseUsers(text)
 	}
 	if errors.Is(err, versioned.ErrNewer) {
 		return nil, fmt.Errorf("cannot determine which container uses which volume (%w): %s was %w", volume.ErrUnsupported, u.path, err)
@@ -73,44 +77,40 @@ func openUsers(pool string) (*users, error) {
 	return u, nil
 }
 
-func parseUsers(text []byte) (of map[string][]string, targets map[string]string, unknown versioned.Unknown, err error) {
+func parseUsers(text []byte) (map[string]use, versioned.Unknown, error) {
 	if len(text) > maxUsersBytes {
-		return nil, nil, nil, fmt.Errorf("it is over %d bytes", maxUsersBytes)
+		return nil, nil, fmt.Errorf("it is over %d bytes", maxUsersBytes)
 	}
 	if err := versioned.CheckFormat(text, "format", usersFormat); err != nil {
-		return nil, nil, nil, err
+		return nil, nil, err
 	}
 	var record usersRecord
-	if unknown, err = versioned.Decode(text, &record); err != nil {
-		return nil, nil, nil, err
+	unknown, err := versioned.Decode(text, &record)
+	if err != nil {
+		return nil, nil, err
 	}
 	if record.Format != usersFormat {
-		return nil, nil, nil, fmt.Errorf("format %d", record.Format)
+		return nil, nil, fmt.Errorf("format %d", record.Format)
 	}
-	of = make(map[string][]string, len(record.Volumes))
+	of := make(map[string]use, len(record.Volumes))
 	for name, ids := range record.Volumes {
 		if err := volume.CheckName(name); err != nil {
-			return nil, nil, nil, err
+			return nil, nil, err
 		}
 		if len(ids) > maxUsers {
-			return nil, nil, nil, fmt.Errorf("volume %s has %d users, at most %d", name, len(ids), maxUsers)
+			return nil, nil, fmt.Errorf("volume %s has %d users, at most %d", name, len(ids), maxUsers)
 		}
 		for _, id := range ids {
 			if err := checkID(id); err != nil {
-				return nil, nil, nil, fmt.Errorf("volume %s: %w", name, err)
+				return nil, nil, fmt.Errorf("volume %s: %w", name, err)
 			}
 		}
 		ids = slices.Clone(ids)
 		slices.Sort(ids)
-		of[name] = slices.Compact(ids)
+		// An earlier version leaves the targets of volumes that it forgot.
+		of[name] = use{slices.Compact(ids), record.Targets[name]}
 	}
-	targets = map[string]string{}
-	for name, target := range record.Targets {
-		if _, known := of[name]; known { // an earlier version leaves those that it forgot
-			targets[name] = target
-		}
-	}
-	return of, targets, unknown, nil
+	return of, unknown, nil
 }
 
 func checkID(id string) error {
@@ -125,15 +125,15 @@ func checkID(id string) error {
 func (u *users) get(name string) (ids []string, known bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	ids, known = u.of[name]
-	return slices.Clone(ids), known
+	one, known := u.of[name]
+	return slices.Clone(one.ids), known
 }
 
 // target is where the volume is attached for its users; "" if that is not recorded.
 func (u *users) target(name string) string {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.targets[name]
+	return u.of[name].target
 }
 
 // all returns the names that have an entry, sorted.
@@ -151,12 +151,12 @@ func (u *users) set(name, target string, ids []string) error {
 		return errFull
 	}
 	before, known := u.of[name]
-	if known && slices.Equal(before, ids) && u.targets[name] == target {
+	if known && slices.Equal(before.ids, ids) && before.target == target {
 		return nil
 	}
-	next, targets := maps.Clone(u.of), maps.Clone(u.targets)
-	next[name], targets[name] = append([]string{}, ids...), target
-	return u.commit(next, targets)
+	next := maps.Clone(u.of)
+	next[name] = use{append([]string{}, ids...), target}
+	return u.commit(next)
 }
 
 // forget removes the entry of a volume.
@@ -166,23 +166,29 @@ func (u *users) forget(name string) error {
 	if _, known := u.of[name]; !known {
 		return nil
 	}
-	next, targets := maps.Clone(u.of), maps.Clone(u.targets)
+	next := maps.Clone(u.of)
 	delete(next, name)
-	delete(targets, name)
-	return u.commit(next, targets)
+	return u.commit(next)
 }
 
 // commit replaces the file: after a crash of the host it is the old one or the
 // new one. Both are correct, because no volume is attached then.
-func (u *users) commit(next map[string][]string, targets map[string]string) error {
-	text, err := versioned.Encode(usersRecord{usersFormat, next, targets}, u.unknown)
+func (u *users) commit(next map[string]use) error {
+	record := usersRecord{usersFormat, map[string][]string{}, map[string]string{}}
+	for name, one := range next {
+		record.Volumes[name] = one.ids
+		if one.target != "" {
+			record.Targets[name] = one.target
+		}
+	}
+	text, err := versioned.Encode(record, u.unknown)
 	if err != nil {
 		return err
 	}
 	if err := atomicfile.Replace(u.path, append(text, '\n')); err != nil {
 		return fmt.Errorf("cannot record who uses which volume: %w", err)
 	}
-	u.of, u.targets = next, targets
+	u.of = next
 	return nil
 }
 
