@@ -143,9 +143,14 @@ func problemsOf(err error, known, example string) []Problem {
 		if at, what, mistyped := strings.Cut(text, ": cannot unmarshal !!"); mistyped {
 			kind, rest, _ := strings.Cut(what, " into ")
 			kind, value, _ := strings.Cut(kind, " ")
-			text = fmt.Sprintf("%s: did not expect %s here %s", at, kindName(kind), value)
-			if strings.HasSuffix(rest, ".document") {
+			text = strings.TrimSpace(fmt.Sprintf("%s: did not expect %s here %s", at, kindName(kind), value))
+			switch {
+			case strings.HasSuffix(rest, ".document"):
 				text += "; want keys such as " + example
+			case strings.HasPrefix(rest, "[]"):
+				text += "; want a list, each entry after a -"
+			case kind != "map":
+				text += "; want keys with values"
 			}
 		}
 		if strings.Contains(text, "found character that cannot start any token") {
@@ -182,12 +187,21 @@ func kindName(tag string) string {
 // KindOf names the kind of a value for messages.
 func KindOf(node yaml.Node) string { return kindName(strings.TrimPrefix(node.ShortTag(), "!!")) }
 
+// Resolve gives what an alias stands for, in the line of the alias.
+func Resolve(node yaml.Node) yaml.Node {
+	if node.Kind != yaml.AliasNode || node.Alias == nil {
+		return node
+	}
+	line := node.Line
+	node = *node.Alias
+	node.Line = line
+	return node
+}
+
 // Scalar gives the value of a key; "" if it is not there, or not a single value.
 func (r *Reader) Scalar(node yaml.Node) (value string, line int) {
+	node = Resolve(node)
 	line = node.Line
-	if node.Kind == yaml.AliasNode && node.Alias != nil {
-		node = *node.Alias
-	}
 	switch {
 	case node.Kind == yaml.ScalarNode && node.Tag != "!!null":
 		return node.Value, line
@@ -199,10 +213,8 @@ func (r *Reader) Scalar(node yaml.Node) (value string, line int) {
 
 // Strings gives the values of a key that takes one or a list.
 func (r *Reader) Strings(node yaml.Node) (values []string, line int) {
+	node = Resolve(node)
 	line = node.Line
-	if node.Kind == yaml.AliasNode && node.Alias != nil {
-		node = *node.Alias
-	}
 	if node.Kind != yaml.SequenceNode {
 		if value, _ := r.Scalar(node); value != "" {
 			values = []string{value}

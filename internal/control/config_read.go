@@ -89,9 +89,13 @@ type configReader struct{ configfile.Reader }
 func (r *configReader) config(file document) Config {
 	config := DefaultConfig()
 	if !file.Interval.IsZero() {
-		interval, err := ParseInterval(file.Interval.Value)
-		if err != nil {
-			r.Refuse(file.Interval.Line, "interval: %v", err)
+		node := configfile.Resolve(file.Interval)
+		interval, err := ParseInterval(node.Value)
+		switch {
+		case node.Kind != yaml.ScalarNode:
+			r.Refuse(node.Line, "interval: did not expect %s here; want a duration, such as 5s", configfile.KindOf(node))
+		case err != nil:
+			r.Refuse(node.Line, "interval: %v", err)
 		}
 		config.Interval = interval
 	}
@@ -162,10 +166,8 @@ func (r *configReader) devices(device, devices yaml.Node) []string {
 		add("device", device)
 	}
 	one := len(names) > 0
+	devices = configfile.Resolve(devices)
 	line := devices.Line
-	if devices.Kind == yaml.AliasNode && devices.Alias != nil {
-		devices = *devices.Alias
-	}
 	switch {
 	case devices.IsZero() || devices.Tag == "!!null":
 	case devices.Kind != yaml.SequenceNode:
@@ -185,6 +187,7 @@ func (r *configReader) devices(device, devices yaml.Node) []string {
 
 // rule reads the rule of one container; ok is false if it is invalid.
 func (r *configReader) rule(n int, match, weight yaml.Node) (rule Rule, ok bool) {
+	match, weight = configfile.Resolve(match), configfile.Resolve(weight)
 	if match.IsZero() && weight.IsZero() && len(r.Problems) > 0 {
 		return Rule{}, false // it is no mapping, which YAML's own error says, or empty
 	}

@@ -64,6 +64,17 @@ func TestAnEmptyConfigMeansTheDefaults(t *testing.T) {
 	}
 }
 
+func TestAnAliasStandsForItsValue(t *testing.T) {
+	text := "interval: &time 7s\ncontainers:\n- {match: &name /a, weight: &weight 300}\n- {match: /b, weight: *weight}\n- {match: *name, weight: 1}\n"
+	config, err := ReadConfig(strings.NewReader(text), "x.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, _ := config.Ideal("/b", ""); b != 300 || config.Containers[2].Match != "/a" {
+		t.Errorf("%+v", config.Containers)
+	}
+}
+
 func TestABadConfigIsRefusedWithTheLine(t *testing.T) {
 	for text, want := range map[string]string{
 		"interval: 5s\nintervall: 6s\n":                              "line 2: unknown key intervall",
@@ -74,7 +85,7 @@ func TestABadConfigIsRefusedWithTheLine(t *testing.T) {
 		"interval: 10ms\n":                                           "line 1: interval: 10ms",
 		"interval: 2h\n":                                             "line 1: interval: 2h",
 		"interval: 5\n":                                              "such as 5s",
-		"interval: [1]\n":                                            "such as 5s",
+		"interval: [1]\n":                                            "did not expect a list here; want a duration, such as 5s",
 		"law: pid\n":                                                 "line 1: law: there is no law",
 		"tunables: {low_latency: maybe}\n":                           "line 1: tunables: low_latency: \"maybe\": want 0 to 1",
 		"tunables:\n  low_latency: 2\n":                              "line 2: tunables: low_latency: \"2\"",
@@ -100,7 +111,9 @@ func TestABadConfigIsRefusedWithTheLine(t *testing.T) {
 		"interval: 5s\n---\ninterval: 6s\n":                          "more than one document",
 		"interval: 5s\n\tlaw: paper\n":                               "line 2",
 		"device: [a]\n":                                              "line 1: did not expect a list",
-		"containers: 5\n":                                            "line 1: did not expect the value",
+		"containers: 5\n":                                            "line 1: did not expect the value here `5`; want a list",
+		"containers: {match: a, weight: 5}\n":                        "line 1: did not expect a mapping here; want a list, each entry after a -",
+		"containers:\n- a\n":                                         "line 2: did not expect the value here `a`; want keys with values",
 		"- a\n- b\n":                                                 "line 1",
 		"device: \"a\\0b\"\n":                                        "device",
 		"containers: " + strings.Repeat("[", 20000) + "\n":           "",
