@@ -3,6 +3,7 @@ package control
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -11,18 +12,8 @@ import (
 	"github.com/daybook-project/daybook/internal/control/law"
 )
 
-// How it is judged what tunables cost; docs/control-scheduler.md says how these were chosen.
+// When tunables are set; docs/control-scheduler.md says how these were chosen.
 const (
-	// tunedSettle is how long the first seconds under new tunables do not count, and
-	// tunedSeconds how long the throughput is measured then.
-	tunedSettle, tunedSeconds = 2.0, 10.0
-	// tunedPart is the part of the throughput before that is enough: that of the disk, and
-	// that of the container that the tunables are to help.
-	tunedPart = 0.8
-	// checkSeconds is the longest time of a check.
-	checkSeconds = 60.0
-	// doubtSeconds is the shortest time from one doubt to the next.
-	doubtSeconds = 600.0
 	// tunePart is the part of the disk that a sibling must lack in a window, or have too
 	// much, for the tunables of BFQ to matter: those of the first level, and all of them for
 	// one that keeps few requests outstanding. It is less than what counts as missed, because
@@ -44,46 +35,15 @@ type tuning struct {
 	// short is the container that lacked a part of its share when they were set; "": they were
 	// set for another reason.
 	short string
-	// seconds is how long they are set, rate what containers do since, and base what
-	// they did before the first, with as many active ones; judged: the rate is known.
-	seconds float64
-	rate    throughput
-	base    throughput
-	active  int
-	fewer   fewer
-	stall   stall
-	judged  bool
-	check   check
+	// base is what containers did before the first, active how many of them were active.
+	base   throughput
+	active int
+	measurement
+	check check
 	// doubt is why a check is due whatever the rate was before; "": none is. doubtedSeconds is
 	// the time until they may be doubted again because the shares are missed.
 	doubt          string
 	doubtedSeconds float64
-}
-
-// check is a second measurement under the tunables as found, while they are in force again. The
-// disk or the load may have changed since the first: then it is not the tunables that cost.
-type check struct {
-	// level is that under test; 0: there is no check. names are its tunables.
-	level int
-	names string
-	// rate is what containers did under them, seconds how long the check lasts.
-	rate    rates
-	seconds float64
-	// fewer is what containers do while fewer of them are active than before, fewerSeconds how
-	// long that has been.
-	fewer        throughput
-	fewerSeconds float64
-}
-
-// busier enters a step in which fewer containers are active than under the tunables. It reports
-// whether these do so much more that it is clear what the tunables cost: without them the
-// scheduler starves the others.
-func (k *check) busier(step bytesDone, seconds float64) bool {
-	if k.fewerSeconds += seconds; k.fewerSeconds <= tunedSettle {
-		return false
-	}
-	k.fewer.add(step, seconds, tunedSeconds)
-	return k.fewerSeconds >= tunedSettle+tunedSeconds && k.rate.all < tunedPart*k.fewer.all.Rate()
 }
 
 // levels are those of the tunables that cost throughput. They are set when shares are
@@ -163,18 +123,25 @@ func (c *Controller) helps(highest bool) int {
 	if c.tuning.refused > 0 {
 		last = c.tuning.refused - 1
 	}
-	for level := c.tuning.level + 1; level <= last; level++ {
-		if highest {
-			level = last
-		}
-		for _, name := range c.freeTunables() {
-			value, known := c.tunable(name)
-			if _, ok := better(name, value); ok && known && levels[name] > 0 && levels[name] <= level {
-				return level
-			}
+	first := c.tuning.level + 1
+	if highest {
+		first = max(first, last)
+	}
+	for level := first; level <= last; level++ {
+		if c.changes(1, level) {
+			return level
 		}
 	}
 	return 0
+}
+
+// changes reports whether tunables of these levels would change from what is in force.
+func (c *Controller) changes(first, last int) bool {
+	return slices.ContainsFunc(c.freeTunables(), func(name string) bool {
+		value, known := c.tunable(name)
+		_, ok := better(name, value)
+		return ok && known && levels[name] >= first && levels[name] <= last
+	})
 }
 
 // onlyObserves reports whether the ideal weights stay for now: until the first window
@@ -192,9 +159,8 @@ func (c *Controller) tune(level int, short, why string) {
 	if c.tuning.level == 0 {
 		c.tuning.base, c.tuning.active = s.weightsRate.copied(), s.active
 	}
-	c.tuning.short, c.tuning.doubt, c.tuning.fewer = short, "", fewer{}
-	c.tuning.level, c.tuning.missedSeconds, c.tuning.seconds, c.tuning.rate, c.tuning.judged = level, 0, 0, throughput{}, false
-	c.tuning.stall = stall{}
+	c.tuning.short, c.tuning.doubt = short, ""
+	c.tuning.level, c.tuning.missedSeconds, c.tuning.measurement = level, 0, measurement{}
 	sets := "sets"
 	if c.options.DryRun {
 		sets = "would set"
@@ -266,141 +232,4 @@ func (c *Controller) answerAnew() {
 			f.ForgetAnswers()
 		}
 	}
-}
-
-// judgeTunables restores tunables that cost too much of the throughput. step is what
-// the containers did in the step, active how many do something.
-func (c *Controller) judgeTunables(seconds float64, step bytesDone, active int) {
-	t := &c.tuning
-	t.doubtedSeconds = max(0, t.doubtedSeconds-seconds)
-	if t.level == 0 && t.check.level == 0 || t.judged || c.scheduler.limiting || c.options.DryRun {
-		return
-	}
-	if t.check.level > 0 {
-		if t.check.seconds += seconds; t.check.seconds > checkSeconds {
-			c.refuse(t.base)
-			return
-		}
-	}
-	if t.check.level == 0 && t.stall.add(step, active, t.base.all.Rate(), seconds) {
-		// Fewer may be active because they are starved. Those that were are enough to measure.
-		t.active, t.fewer = t.stall.most, fewer{}
-		c.beginCheck(t.stall.rate.of(t.short, c.groups))
-		return
-	}
-	most, lasting := t.fewer.add(active, t.active, seconds)
-	if lasting && t.check.level == 0 {
-		// What so many do is measured with the tunables, and then without.
-		t.active, t.doubt, t.fewer = most, "fewer containers are active than before control set", fewer{}
-	}
-	if active < t.active {
-		// Fewer of them do less, whatever the tunables.
-		t.seconds, t.rate = 0, throughput{}
-		if t.check.level > 0 && t.check.busier(step, seconds) {
-			c.refuse(t.check.fewer)
-		}
-		return
-	}
-	t.check.fewer, t.check.fewerSeconds = throughput{}, 0
-	if t.seconds += seconds; t.seconds <= tunedSettle {
-		return
-	}
-	t.rate.add(step, seconds, tunedSeconds)
-	if t.seconds < tunedSettle+tunedSeconds {
-		return
-	}
-	rate := t.rate.of(t.short, c.groups)
-	switch {
-	case t.check.level == 0 && t.doubt == "" && rate.reach(tunedPart, t.base.of(t.short, c.groups)):
-		if t.judged = true; c.scheduler.Ignored {
-			t.doubtedSeconds = doubtSeconds // they were measured while the shares were missed
-		}
-	case t.check.level == 0:
-		c.beginCheck(rate)
-	case t.check.rate.reach(tunedPart, rate):
-		c.confirm()
-	default:
-		c.refuse(t.rate)
-	}
-}
-
-// doubtTunables measures again what the tunables cost, with and without them, while the
-// shares are missed with them, too. The load can have changed since they were judged.
-func (c *Controller) doubtTunables(short string, active int) {
-	t := &c.tuning
-	if t.level == 0 || !t.judged || t.doubtedSeconds > 0 {
-		return
-	}
-	if short != "" {
-		t.short = short
-	}
-	t.active, t.doubt, t.doubtedSeconds = active, "shares are missed with", doubtSeconds
-	t.judged, t.seconds, t.rate, t.stall = false, 0, throughput{}, stall{}
-}
-
-// comparison gives the rate that tunables lower, of the disk or of the container that they
-// are to help, with and without them.
-func (c *Controller) comparison(with, without rates) string {
-	if with.all < tunedPart*without.all || c.tuning.short == "" {
-		return fmt.Sprintf("the disk does %.1f MB/s, and %.1f MB/s without", with.all/1e6, without.all/1e6)
-	}
-	return fmt.Sprintf("%s does %.2f MB/s, and %.2f MB/s without", c.tuning.short, with.one/1e6, without.one/1e6)
-}
-
-// beginCheck restores the tunables as found, to measure the disk with them again. rate is what
-// was measured under those that are set.
-func (c *Controller) beginCheck(rate rates) {
-	t := &c.tuning
-	t.check = check{level: t.level, names: c.tunedNames(), rate: rate}
-	why := t.doubt + " BFQ's tunables " + t.check.names
-	if t.doubt == "" {
-		why = fmt.Sprintf("with BFQ's tunables %s %s", t.check.names, c.comparison(rate, t.base.of(t.short, c.groups)))
-	}
-	t.doubt = ""
-	c.log.Info(why+"; control restores them for a while, to measure again", "device", c.disk.Device)
-	c.changeLevel(0)
-}
-
-// confirm sets the tunables again: the disk does as little without them.
-func (c *Controller) confirm() {
-	t := &c.tuning
-	c.log.Info(fmt.Sprintf("with BFQ's tunables %s %s; control sets them again", t.check.names, c.comparison(t.check.rate, t.rate.of(t.short, c.groups))),
-		"device", c.disk.Device)
-	level, base := t.check.level, t.rate
-	t.base, t.check = base, check{}
-	c.changeLevel(level)
-	t.judged = true
-}
-
-// refuse restores what was set last, for good. base is what containers do without.
-func (c *Controller) refuse(base throughput) {
-	t := &c.tuning
-	c.log.Warn(fmt.Sprintf("BFQ's tunables %s cost throughput: %s; control restores what it set last", t.check.names, c.comparison(t.check.rate, base.of(t.short, c.groups))),
-		"device", c.disk.Device)
-	t.refused = t.check.level
-	for t.refused > 1 && !c.adds(t.refused) {
-		t.refused--
-	}
-	t.base, t.check = base, check{}
-	c.changeLevel(t.refused - 1)
-}
-
-// adds reports whether a level has tunables of its own here, while those as found are in force.
-func (c *Controller) adds(level int) bool {
-	for _, name := range c.freeTunables() {
-		value, known := c.tunable(name)
-		if _, ok := better(name, value); ok && known && levels[name] == level {
-			return true
-		}
-	}
-	return false
-}
-
-// changeLevel sets or restores tunables, and measures anew.
-func (c *Controller) changeLevel(level int) {
-	t := &c.tuning
-	t.level, t.missedSeconds, t.seconds, t.rate, t.judged, t.fewer, t.stall = level, 0, 0, throughput{}, false, fewer{}, stall{}
-	c.holdTunablesOrLog()
-	c.forgetWindows()
-	c.answerAnew()
 }
