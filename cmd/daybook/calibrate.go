@@ -113,7 +113,7 @@ func calibrateError(err error) error {
 	switch {
 	case errors.Is(err, calibrate.ErrUnsuitable):
 		return usageError{err}
-	case errors.Is(err, journal.ErrUnsupported):
+	case errors.Is(err, journal.ErrUnsupported), errors.Is(err, calibrate.ErrDiskUnsupported):
 		return unsupportedError{err}
 	}
 	return err

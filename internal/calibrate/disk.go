@@ -11,7 +11,6 @@ import (
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/cgroup"
 	"github.com/daybook-project/daybook/internal/fio"
-	"github.com/daybook-project/daybook/internal/journal"
 	"github.com/daybook-project/daybook/internal/kernel"
 )
 
@@ -93,6 +92,9 @@ func perSecond(amount uint64, r fio.Result) uint64 {
 	return uint64(float64(amount) / r.Seconds)
 }
 
+// ErrDiskUnsupported means that this host lacks something that MeasureDisk needs.
+var ErrDiskUnsupported = errors.New("this host cannot measure a disk")
+
 // MeasureDisk measures the coefficients of io.cost's linear model, with fio. It
 // changes no setting. It needs root and fio; errors about the disk or the directory
 // wrap ErrUnsuitable. It removes its file, also when the context ends.
@@ -101,10 +103,10 @@ func MeasureDisk(ctx context.Context, o DiskOptions) (model DiskModel, err error
 		return DiskModel{}, err
 	}
 	if os.Geteuid() != 0 {
-		return DiskModel{}, fmt.Errorf("%w: calibrating needs root; try: sudo daybook calibrate --io-cost %s", journal.ErrUnsupported, o.Device)
+		return DiskModel{}, fmt.Errorf("%w: it needs root; try: sudo daybook calibrate --io-cost %s", ErrDiskUnsupported, o.Device)
 	}
 	if err := fio.Available(); err != nil {
-		return DiskModel{}, fmt.Errorf("%w: %w", journal.ErrUnsupported, err)
+		return DiskModel{}, fmt.Errorf("%w: %w", ErrDiskUnsupported, err)
 	}
 	place, err := findPlace(ctx, o)
 	if err != nil {

@@ -16,7 +16,6 @@ import (
 	"github.com/daybook-project/daybook/internal/experiment/fixture/fixturetest"
 	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/internal/ext4test"
-	"github.com/daybook-project/daybook/internal/journal"
 	"github.com/daybook-project/daybook/internal/needs"
 )
 
@@ -166,7 +165,7 @@ func TestADiskThatHoldsSomethingIsNotOverwritten(t *testing.T) {
 func TestFioIsNamedIfItIsMissing(t *testing.T) {
 	needs.Root(t)
 	t.Setenv("PATH", t.TempDir())
-	if _, err := MeasureDisk(t.Context(), DiskOptions{Device: "sda", Time: time.Second}); !errors.Is(err, journal.ErrUnsupported) || !strings.Contains(err.Error(), "install fio") {
+	if _, err := MeasureDisk(t.Context(), DiskOptions{Device: "sda", Time: time.Second}); !errors.Is(err, ErrDiskUnsupported) || !strings.Contains(err.Error(), "install fio") {
 		t.Errorf("%v; want advice", err)
 	}
 }

@@ -21,9 +21,9 @@ type BusyError struct {
 
 func (e *BusyError) Error() string {
 	if e.PID == 0 {
-		return fmt.Sprintf("cannot control %s: another process controls it already", e.Device)
+		return fmt.Sprintf("another process controls %s already", e.Device)
 	}
-	return fmt.Sprintf("cannot control %s: process %d controls it already; stop it first: kill %d", e.Device, e.PID, e.PID)
+	return fmt.Sprintf("process %d controls %s already; stop it first: kill %d", e.PID, e.Device, e.PID)
 }
 
 // Lock is held by the one process that controls a device. The kernel releases it
@@ -65,6 +65,9 @@ func AcquireLock(stateDir, device, deviceDir string) (*Lock, error) {
 	var held *filelock.HeldError
 	if errors.As(err, &held) {
 		return nil, &BusyError{Device: device, PID: held.PID}
+	}
+	if errors.Is(err, unix.EROFS) {
+		err = fmt.Errorf("%w; choose another state_dir", err)
 	}
 	return nil, fmt.Errorf("cannot lock %s: %w", device, err)
 }

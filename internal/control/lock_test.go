@@ -5,7 +5,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/filelock/locktest"
@@ -32,7 +35,7 @@ func TestOtherUsersLocksDoNotStopControl(t *testing.T) {
 	defer lock.Release()
 	// Two new versions exclude each other as before.
 	var busy *BusyError
-	if _, err := AcquireLock(t.TempDir(), name, dir); !errors.As(err, &busy) || busy.PID != os.Getpid() {
+	if _, err := AcquireLock(t.TempDir(), name, dir); !errors.As(err, &busy) || busy.PID != os.Getpid() || strings.Contains(err.Error(), "cannot control") {
 		t.Errorf("a second lock: %v", err)
 	}
 	// And no other user can open the locked files.
@@ -45,6 +48,18 @@ func TestOtherUsersLocksDoNotStopControl(t *testing.T) {
 		if output, err := exec.Command(try[0], try[1:]...).CombinedOutput(); err == nil {
 			t.Errorf("another user locked %s: %s", file, output)
 		}
+	}
+}
+
+func TestAReadOnlyStateDirectoryIsSaidToBeReplaceable(t *testing.T) {
+	needs.Root(t)
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", unix.MS_RDONLY, ""); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Unmount(dir, 0) }()
+	if _, err := AcquireLock(dir, "sda", ""); err == nil || !strings.Contains(err.Error(), "choose another state_dir") {
+		t.Errorf("%v", err)
 	}
 }
 

@@ -90,7 +90,7 @@ func create(ctx context.Context, config Config) (*Disk, error) {
 
 func checkHost() error {
 	if os.Geteuid() != 0 {
-		return fmt.Errorf("%w: only root may mount and attach loop devices", ErrUnsupported)
+		return fmt.Errorf("%w: only root may mount and attach loop devices; try it with sudo", ErrUnsupported)
 	}
 	for _, node := range []string{"/dev/fuse", "/dev/loop-control"} {
 		if _, err := os.Stat(node); err != nil {
