@@ -51,7 +51,7 @@ to 128 of a-z, A-Z, 0-9, "_", "." and "-".`,
 		Example: `  # A database on its own journal
   daybook volume create db1 --backing lvm --volume-group vg0 --size 20G --weight 700
   daybook volume attach db1 --target /srv/db1 --persist
-  docker run -d --cgroup-parent daybook-db1.slice -v /srv/db1:/var/lib/mysql mariadb
+  docker run -d --cgroup-parent daybook-db1.slice -v /srv/db1:/var/lib/mysql -e MARIADB_RANDOM_ROOT_PASSWORD=1 mariadb
   daybook volume inspect db1
 
   # Keep the jbd2 threads in their cgroups
