@@ -106,6 +106,9 @@ type Disk struct {
 	// a missing flush is not detected. It is slower, and supports no discards.
 	// See also [Machine.Record].
 	Volatile bool
+	// FlushTime is the least time that a flush of a Volatile disk takes. Requests that
+	// arrive later wait until the flush has ended.
+	FlushTime time.Duration
 	// NVMe makes it an NVMe disk, which has no I/O scheduler by default, instead of
 	// a virtio one.
 	NVMe bool
@@ -201,6 +204,9 @@ func (c Config) Check() error {
 		}
 		if d.BytesPerSecond < 0 || d.IOPS < 0 {
 			bad("disk %d has a limit below zero", i)
+		}
+		if d.FlushTime < 0 || d.FlushTime > 0 && !d.Volatile {
+			bad("disk %d: only a volatile disk has a time of its flushes, and that is not below zero", i)
 		}
 	}
 	for i, p := range c.Pmem {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/daybook-project/daybook/vm/kernels"
 )
@@ -23,17 +24,18 @@ func TestParseSize(t *testing.T) {
 
 func TestParseDisk(t *testing.T) {
 	for text, want := range map[string]Disk{
-		"1G":                  {SizeBytes: 1 << 30},
-		"a:b.img:1M":          {SizeBytes: 1 << 20, Path: "a:b.img"},
-		"1M,nvme,volatile":    {SizeBytes: 1 << 20, NVMe: true, Volatile: true},
-		"1M,bps=60M":          {SizeBytes: 1 << 20, BytesPerSecond: 60 << 20},
-		"/d:1M,iops=9,bps=1K": {SizeBytes: 1 << 20, Path: "/d", BytesPerSecond: 1 << 10, IOPS: 9},
+		"1G":                    {SizeBytes: 1 << 30},
+		"a:b.img:1M":            {SizeBytes: 1 << 20, Path: "a:b.img"},
+		"1M,nvme,volatile":      {SizeBytes: 1 << 20, NVMe: true, Volatile: true},
+		"1M,volatile,flush=2ms": {SizeBytes: 1 << 20, Volatile: true, FlushTime: 2 * time.Millisecond},
+		"1M,bps=60M":            {SizeBytes: 1 << 20, BytesPerSecond: 60 << 20},
+		"/d:1M,iops=9,bps=1K":   {SizeBytes: 1 << 20, Path: "/d", BytesPerSecond: 1 << 10, IOPS: 9},
 	} {
 		if got, err := ParseDisk(text); err != nil || got != want {
 			t.Errorf("%q: %+v, %v", text, got, err)
 		}
 	}
-	for _, text := range []string{"", ":1M", "d.img", "1M,", "1M,bps", "1M,bps=0", "1M,iops=1.5", "1M,iops=-1", "1M,cache=none"} {
+	for _, text := range []string{"", ":1M", "d.img", "1M,", "1M,bps", "1M,bps=0", "1M,iops=1.5", "1M,iops=-1", "1M,volatile,flush=0s", "1M,volatile,flush=2", "1M,cache=none"} {
 		if got, err := ParseDisk(text); err == nil {
 			t.Errorf("%q was read as %+v", text, got)
 		}
@@ -84,6 +86,7 @@ func TestConfigsThatCannotBeBooted(t *testing.T) {
 		"multiple of 512":             {Kernel: "6.1", Disks: []Disk{{SizeBytes: 100}}},
 		"multiple of 2 MiB":           {Kernel: "6.1", Pmem: []Pmem{{SizeBytes: 1 << 20}}},
 		"below zero":                  {Kernel: "6.1", Disks: []Disk{{SizeBytes: 512, IOPS: -1}}},
+		"only a volatile disk":        {Kernel: "6.1", Disks: []Disk{{SizeBytes: 512, FlushTime: 1}}},
 		"at most 16":                  {Kernel: "6.1", Disks: make([]Disk, 17)},
 		"no name":                     {Kernel: "6.1", Modules: []string{""}},
 		"line break":                  {Kernel: "6.1", Append: "a\nb"},

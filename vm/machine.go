@@ -100,7 +100,7 @@ func (m *Machine) makeFiles(dir string) error {
 		m.devices = append(m.devices, file)
 		var volatile *volatileDisk
 		if d.Volatile {
-			if volatile, err = newVolatileDisk(dir, file, d.SizeBytes, &m.deviceMu); err != nil {
+			if volatile, err = newVolatileDisk(dir, file, d, &m.deviceMu); err != nil {
 				return fmt.Errorf("disk %d: %w", i, err)
 			}
 		}

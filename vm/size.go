@@ -5,6 +5,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // ParseSize reads a number of bytes: digits, and K, M, G or T for powers of
@@ -25,7 +26,7 @@ func ParseSize(s string) (int64, error) {
 	return n << shift, nil
 }
 
-// ParseDisk reads [PATH:]SIZE[,bps=SIZE][,iops=N][,volatile][,nvme].
+// ParseDisk reads [PATH:]SIZE[,bps=SIZE][,iops=N][,volatile][,flush=TIME][,nvme].
 func ParseDisk(s string) (Disk, error) {
 	words := strings.Split(s, ",")
 	path, size, err := parsePlace(words[0])
@@ -51,8 +52,13 @@ func ParseDisk(s string) (Disk, error) {
 			if err != nil || disk.IOPS <= 0 {
 				err = fmt.Errorf("%q is not a number of operations per second above zero", value)
 			}
+		case "flush":
+			disk.FlushTime, err = time.ParseDuration(value)
+			if err != nil || disk.FlushTime <= 0 {
+				err = fmt.Errorf("%q is not a time above zero, such as 20ms", value)
+			}
 		default:
-			err = fmt.Errorf("%q is not a property of a disk: want bps=SIZE, iops=N, volatile or nvme", word)
+			err = fmt.Errorf("%q is not a property of a disk: want bps=SIZE, iops=N, volatile, flush=TIME or nvme", word)
 		}
 		if err != nil {
 			return Disk{}, fmt.Errorf("disk %q: %w", s, err)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -22,6 +23,8 @@ type volatileDisk struct {
 	durable *os.File // the backing file
 	cached  *os.File
 	size    int64
+	// flushTime is the least time of a flush.
+	flushTime time.Duration
 
 	// mu is shared by all disks of a machine: a power cut affects them at the
 	// same time.
@@ -36,19 +39,19 @@ type volatileDisk struct {
 	err    error         // of the server; read after served
 }
 
-func newVolatileDisk(dir string, durable *os.File, size int64, mu *sync.Mutex) (*volatileDisk, error) {
+func newVolatileDisk(dir string, durable *os.File, d Disk, mu *sync.Mutex) (*volatileDisk, error) {
 	cached, err := tempFile(dir)
 	if err != nil {
 		return nil, err
 	}
-	if err = cached.Truncate(size); err == nil {
-		err = copyData(cached, durable, size)
+	if err = cached.Truncate(d.SizeBytes); err == nil {
+		err = copyData(cached, durable, d.SizeBytes)
 	}
 	if err != nil {
 		cached.Close()
 		return nil, err
 	}
-	return &volatileDisk{durable: durable, cached: cached, size: size, mu: mu}, nil
+	return &volatileDisk{durable: durable, cached: cached, size: d.SizeBytes, flushTime: d.FlushTime, mu: mu}, nil
 }
 
 // copyData copies the ranges that are not holes.
@@ -135,6 +138,7 @@ func (d *volatileDisk) WriteAt(b []byte, offset int64) (int, error) {
 
 // Flush makes all writes durable. The state before it is recorded first.
 func (d *volatileDisk) Flush() error {
+	time.Sleep(d.flushTime)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.recording != nil {

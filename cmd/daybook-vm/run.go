@@ -109,7 +109,7 @@ func newRunCommand() *cobra.Command {
 	f.SetInterspersed(false)
 	f.StringVar(&flags.kernel, "kernel", names[len(names)-1], "kernel to boot: "+strings.Join(kernels.Bootable(), " or "))
 	f.StringVar(&flags.init, "init", "", "daybook-vm for the kernel's architecture, the guest's init (default this program, or beside it daybook-vm-ARCHITECTURE)")
-	f.StringArrayVar(&flags.disks, "disk", nil, "add a disk, [PATH:]SIZE[,bps=SIZE][,iops=N][,volatile][,nvme]; repeat for more")
+	f.StringArrayVar(&flags.disks, "disk", nil, "add a disk, [PATH:]SIZE[,bps=SIZE][,iops=N][,volatile][,flush=TIME][,nvme]; repeat for more")
 	f.StringArrayVar(&flags.pmem, "pmem", nil, "add persistent memory, [PATH:]SIZE[,virtio]; repeat for more")
 	f.StringSliceVar(&flags.modules, "modules", nil, "modules to load, by name or file; dependencies are loaded, too")
 	f.StringArrayVar(&flags.gives, "give", nil, "copy a file, directory or program to the guest, HOSTPATH[:GUESTPATH]; repeat for more")

@@ -170,8 +170,9 @@ type Container struct {
 	BusySeconds float64 `json:"busy_seconds,omitempty"`
 	// FlushSeconds is the time in which a flush of the disk's cache was outstanding that
 	// one of its syncs waits for, and no request of the cgroup; as far as it ended in the
-	// interval, added up over the container's cgroups. What ext4 flushes for a commit does
-	// not count. Absent if 0.
+	// interval, added up over the container's cgroups. A request that starts during the
+	// flush and ends after it counts in BusySeconds besides. What ext4 flushes for a commit
+	// does not count. Absent if 0.
 	FlushSeconds float64 `json:"flush_seconds,omitempty"`
 	// MemoryJournalBytes is what its handles, of which there were
 	// MemoryJournalHandles, logged in the disk's MemoryJournals. No part of

@@ -10,5 +10,6 @@ import (
 // TestMain lets the test binary be the loads.
 func TestMain(m *testing.M) {
 	workload.RunIfAsked()
+	syncIfAsked()
 	os.Exit(m.Run())
 }
