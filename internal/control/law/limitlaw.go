@@ -26,8 +26,10 @@ const (
 	WantingPart = 0.7
 	// demandRoom is how much more than now a sibling may want in the next step if
 	// it did not want more. demandGrowth is the growth of that in a second in which
-	// it does, up to demandReach of what it is charged.
+	// it does, up to demandReach of what it is charged, and to reachGrowth of that more in
+	// each second after it has wanted more for patienceSeconds.
 	demandRoom, demandGrowth, demandReach = 1.1, 1.5, 1.5
+	patienceSeconds, reachGrowth          = 3.0, 0.5
 	// freeGap: another sibling takes the place of the one without a limit only if
 	// its lack is larger by this part of the disk.
 	freeGap = 0.03
@@ -78,11 +80,14 @@ type limitMemory struct {
 	// now is its current charged rate, nowHidden that of its hidden I/O, busy the part of
 	// the time in which it waited for the disk, and ownBusy that without commits.
 	now, nowHidden, busy, ownBusy Mean
+	// busyLately is busy over several seconds.
+	busyLately Mean
 	// wanting means that it could use more. sinceWanting is the time in seconds for which
-	// it could not. demand is the most that it can use, in bytes per second; 0 means not
-	// known.
-	wanting              bool
-	sinceWanting, demand float64
+	// it could not, wantingSeconds that for which it could. demand is the most that it can
+	// use, in bytes per second; 0 means not known.
+	wanting                      bool
+	sinceWanting, wantingSeconds float64
+	demand                       float64
 	// saturatedRate is its charged rate when it was found to be saturated: it can
 	// use no more although it always has requests outstanding. 0 means that it is
 	// not.
@@ -392,9 +397,16 @@ func (m *limitMemory) want(o Observation, seconds float64) {
 	} else {
 		m.offered.Add(m.limit*seconds, seconds, nowSeconds)
 	}
-	m.wanting = m.busy.Rate() >= WantingPart || m.throttled()
-	if m.sinceWanting += seconds; m.wanting {
+	m.busyLately.Add(waited, seconds, limitMeanSeconds)
+	// Where requests take seconds, most steps do not show that it waits.
+	lately := m.busyLately.Rate() >= WantingPart
+	m.wanting = m.busy.Rate() >= WantingPart || lately || m.throttled()
+	m.sinceWanting += seconds
+	if m.wanting {
 		m.sinceWanting = 0
+	}
+	if m.wantingSeconds += seconds; !lately || m.saturatedRate > 0 {
+		m.wantingSeconds = 0
 	}
 	switch {
 	case !m.wanting && m.sinceWanting <= nowSeconds:
@@ -403,7 +415,9 @@ func (m *limitMemory) want(o Observation, seconds float64) {
 		m.demand, m.saturatedRate, m.lostSeconds = demandRoom*rate+LeastLimit, 0, 0
 	case m.saturatedRate > 0:
 	case m.demand > 0:
-		m.demand = math.Max(math.Min(m.demand*math.Pow(demandGrowth, seconds), demandReach*rate+LeastLimit), demandRoom*rate)
+		// One that is starved cannot show by its rate that it wants more, only by its patience.
+		reach := demandReach + math.Max(0, m.wantingSeconds-patienceSeconds)*reachGrowth
+		m.demand = math.Max(math.Min(m.demand*math.Pow(demandGrowth, seconds), reach*rate+LeastLimit), demandRoom*rate)
 	}
 }
 
