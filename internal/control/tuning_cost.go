@@ -36,21 +36,19 @@ type check struct {
 	// rate is what containers did under them, seconds how long the check lasts.
 	rate    rates
 	seconds float64
-	// fewer is what containers do while fewer of them are active than before, fewerSeconds how
-	// long that has been.
-	fewer        throughput
-	fewerSeconds float64
+	// sofar is what containers do in it, however many are active.
+	sofar throughput
 }
 
-// busier enters a step in which fewer containers are active than under the tunables. It reports
-// whether these do so much more that it is clear what the tunables cost: without them the
-// scheduler starves the others.
+// busier enters a step of the check. It reports whether the containers do so much more than under
+// the tunables that it is clear what these cost, also if fewer containers are active: without the
+// tunables the scheduler starves the others.
 func (k *check) busier(step bytesDone, seconds float64) bool {
-	if k.fewerSeconds += seconds; k.fewerSeconds <= tunedSettle {
+	if k.seconds <= tunedSettle {
 		return false
 	}
-	k.fewer.add(step, seconds, tunedSeconds)
-	return k.fewerSeconds >= tunedSettle+tunedSeconds && k.rate.all < tunedPart*k.fewer.all.Rate()
+	k.sofar.add(step, seconds, tunedSeconds)
+	return k.seconds >= tunedSettle+tunedSeconds && k.rate.all < tunedPart*k.sofar.all.Rate()
 }
 
 // judgeTunables restores tunables that cost too much of the throughput. step is what
@@ -58,7 +56,7 @@ func (k *check) busier(step bytesDone, seconds float64) bool {
 func (c *Controller) judgeTunables(seconds float64, step bytesDone, active int) {
 	t := &c.tuning
 	t.doubtedSeconds = max(0, t.doubtedSeconds-seconds)
-	checking := t.check.level > 0
+	checking, busier := t.check.level > 0, false
 	if t.level == 0 && !checking || t.judged || c.scheduler.limiting || c.options.DryRun {
 		return
 	}
@@ -67,6 +65,7 @@ func (c *Controller) judgeTunables(seconds float64, step bytesDone, active int) 
 			c.refuse(t.base)
 			return
 		}
+		busier = t.check.busier(step, seconds)
 	} else if t.stall.add(step, active, t.base.all.Rate(), seconds) {
 		// Fewer may be active because they are starved. Those that were are enough to measure.
 		t.active, t.fewer = t.stall.most, fewer{}
@@ -81,12 +80,11 @@ func (c *Controller) judgeTunables(seconds float64, step bytesDone, active int) 
 	if active < t.active {
 		// Fewer of them do less, whatever the tunables.
 		t.seconds, t.rate = 0, throughput{}
-		if checking && t.check.busier(step, seconds) {
-			c.refuse(t.check.fewer)
+		if busier {
+			c.refuse(t.check.sofar)
 		}
 		return
 	}
-	t.check.fewer, t.check.fewerSeconds = throughput{}, 0
 	if t.seconds += seconds; t.seconds <= tunedSettle {
 		return
 	}

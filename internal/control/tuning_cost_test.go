@@ -294,12 +294,15 @@ func TestTunablesThatStarveOthersAreRestoredSoon(t *testing.T) {
 // then looks like one that does nothing. The check of what they cost does not wait for it.
 func TestACheckDoesNotWaitForAContainerThatIsStarvedWithoutTheTunables(t *testing.T) {
 	for _, test := range []struct {
-		name    string
-		plain   float64
+		name  string
+		plain float64
+		// now: it is served in this step all the same.
+		now     func(n int) bool
 		refused bool
 	}{
-		{"the others do more", 30e6, true},
-		{"the others do no more", 4e6, false},
+		{"the others do more", 30e6, func(int) bool { return false }, true},
+		{"the others do more, and it a little", 30e6, func(n int) bool { return n%14 == 0 }, true},
+		{"the others do no more", 4e6, func(int) bool { return false }, false},
 	} {
 		f := newFakeHost("/ca", "/cb", "/cc")
 		f.tunables = map[string]string{"low_latency": "0", "strict_guarantees": "1", "timeout_sync": "40", "nr_requests": "256", "slice_idle": "8"}
@@ -315,7 +318,7 @@ func TestACheckDoesNotWaitForAContainerThatIsStarvedWithoutTheTunables(t *testin
 		for _, step := range slowSyncer(f, 100, tuned, plain) { // 50 s; a check lasts 60 s at most
 			steps = append(steps, func() account.Sample {
 				sample := step()
-				if n++; n <= 10 || f.tunables["slice_idle"] == "33" {
+				if n++; n <= 10 || f.tunables["slice_idle"] == "33" || test.now(n) {
 					cc := did("/cc", 0.5e6, 0)
 					cc.BusySeconds, cc.RequestSeconds = 0.5, 4
 					sample.Devices[1].Containers = append(sample.Devices[1].Containers, cc)
