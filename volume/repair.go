@@ -56,7 +56,7 @@ func (p *Pool) Repair(ctx context.Context) (_ Repaired, err error) {
 		if err := ctx.Err(); err != nil {
 			return done, errors.Join(workErr, err)
 		}
-		what, err := p.repair(ctx, name, deadline)
+		did, err := p.repair(ctx, name, deadline)
 		switch {
 		case errors.Is(err, ErrNotFound):
 		case errors.Is(err, ErrBusy):
@@ -65,7 +65,8 @@ func (p *Pool) Repair(ctx context.Context) (_ Repaired, err error) {
 			done.Newer[name] = err.Error()
 		case err != nil:
 			done.Damaged[name] = err.Error()
-		case what != "":
+		case len(did) > 0:
+			what := strings.Join(did, "; ")
 			done.Volumes[name] = what
 			p.log.Info("repaired", "volume", name, "what", what)
 		}
@@ -91,63 +92,63 @@ var ErrWorkLeft = errors.New("an unfinished creation or deletion is left")
 // work on. A variable, because tests are more patient.
 var repairPatience = time.Second
 
-func (p *Pool) repair(ctx context.Context, name string, deadline time.Time) (what string, err error) {
+// repair repairs one volume, and returns what it did.
+func (p *Pool) repair(ctx context.Context, name string, deadline time.Time) (did []string, err error) {
 	l, err := store.AwaitLockUntil(ctx, p.files.VolumeDir(name), deadline)
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("volume %s %w", name, ErrNotFound) // deleted since it was listed
+		return did, fmt.Errorf("volume %s %w", name, ErrNotFound) // deleted since it was listed
 	}
 	if err != nil {
-		return "", err
+		return did, err
 	}
 	defer l.Release()
 	for _, file := range []string{filepath.Join(p.files.VolumeDir(name), store.RecordFile), p.files.KeptSuperblock(name)} {
 		if err := store.RemoveIfThere(file + atomicfile.TemporarySuffix); err != nil {
-			return "", err
+			return did, err
 		}
 	}
 	record, err := p.files.Read(name)
 	if err != nil {
-		return "", err
+		return did, err
 	}
 	finished, err := p.finishCheck(ctx, record, l)
 	if err != nil {
-		return "", err
+		return did, err
 	}
 	if finished {
-		what = "check finished"
+		did = append(did, "check finished")
 	}
 	if record.Resize != 0 {
 		if record, err = p.finishResize(ctx, record, l); err != nil {
-			return "", err
+			return did, err
 		}
-		what = fmt.Sprintf("resize finished: %d bytes", record.SizeBytes)
+		did = append(did, fmt.Sprintf("resize finished: %d bytes", record.SizeBytes))
 	}
 	before, memory := record.Attachment, record.JournalMemory
 	if record, err = p.finishInterrupted(ctx, record); err != nil {
-		return what, err
+		return did, err
 	}
 	switch {
+	case before != nil && record.Attachment == nil && before.State == Attached:
+		did = append(did, "no longer attached: cleared")
 	case before != nil && record.Attachment == nil:
-		what = fmt.Sprintf("%s was interrupted: detached", before.State)
-		if before.State == Attached {
-			what = "no longer attached: cleared"
-		}
+		did = append(did, fmt.Sprintf("%s was interrupted: detached", before.State))
 	case record.Attachment != nil:
 		if placed := p.status(record).Placed; !placed {
 			if err := p.place(ctx, record); err != nil {
-				return what, err
+				return did, err
 			}
 			if p.status(record).Placed {
-				what = "jbd2 thread placed again"
+				did = append(did, "jbd2 thread placed again")
 			}
 		}
 	default:
 		if err := p.blocks(record).Check(ctx); err != nil {
-			return what, err
+			return did, err
 		}
 	}
 	if memory != nil && record.JournalMemory == nil {
-		what = strings.TrimPrefix(what+"; the journal is on the disk: its move was interrupted", "; ")
+		did = append(did, "the journal is on the disk: its move was interrupted")
 	}
 	if record.Persist != nil && record.Attachment == nil {
 		// A mount point that cannot be protected does not damage the volume.
@@ -156,23 +157,23 @@ func (p *Pool) repair(ctx context.Context, name string, deadline time.Time) (wha
 			p.warnUnprotected(record, err)
 		}
 		if protected {
-			what = strings.TrimPrefix(what+"; mount point protected again", "; ")
+			did = append(did, "mount point protected again")
 		}
 	}
 	// The mount may have ended without writing back its journal.
 	if record.Attachment == nil && record.JournalMemory != nil {
 		repaired, err := p.repairMemory(ctx, record, l)
 		if err != nil {
-			return what, err
+			return did, err
 		}
 		if repaired != "" {
-			what = strings.TrimPrefix(what+"; "+repaired, "; ")
+			did = append(did, repaired)
 		}
 	}
 	if record.Attachment == nil && p.replay(ctx, record, l) {
-		what = strings.TrimPrefix(what+"; journal replayed", "; ")
+		did = append(did, "journal replayed")
 	}
-	return what, nil
+	return did, nil
 }
 
 // replay replays the journal of a detached volume, after the host or a mount ended

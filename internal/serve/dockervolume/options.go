@@ -90,10 +90,7 @@ func options(parse ParseBytes) []option {
 		}},
 		{"device", "a block device such as /dev/vg/db1, in place of size and provision", func(s *settings, value string) (string, error) {
 			s.create.Device = value
-			if !filepath.IsAbs(value) || filepath.Clean(value) != value || value == "/" {
-				return value, fmt.Errorf("want the path of a block device such as /dev/vg/db1, got %q", value)
-			}
-			return value, nil
+			return value, cleanPath(value, "the path of a block device such as /dev/vg/db1")
 		}},
 		{"backing", "image, device or lvm", func(s *settings, value string) (string, error) {
 			s.backing = value
@@ -125,10 +122,7 @@ func options(parse ParseBytes) []option {
 		}},
 		{"journal-region", "the memory device of journal=memory, such as /dev/pmem0", func(s *settings, value string) (string, error) {
 			s.journalRegion = value
-			if !filepath.IsAbs(value) || filepath.Clean(value) != value || value == "/" {
-				return value, fmt.Errorf("want the path of a memory device such as /dev/pmem0, got %q", value)
-			}
-			return value, nil
+			return value, cleanPath(value, "the path of a memory device such as /dev/pmem0")
 		}},
 		{"fs", "ext4 or jfs, which wants journal=memory", func(s *settings, value string) (string, error) {
 			if value != fileSystemExt4 {
@@ -150,10 +144,7 @@ func options(parse ParseBytes) []option {
 			if _, err := systemd.SliceCgroup(value); err == nil {
 				return value, nil
 			}
-			if !filepath.IsAbs(value) || filepath.Clean(value) != value || value == "/" {
-				return value, fmt.Errorf("want a path such as /daybook/db1, or a slice such as daybook-db1.slice, got %q", value)
-			}
-			return value, nil
+			return value, cleanPath(value, "a path such as /daybook/db1, or a slice such as daybook-db1.slice")
 		}},
 		{"placement", "parent or none", func(s *settings, value string) (string, error) {
 			s.placement = volume.Placement(value)
@@ -167,31 +158,11 @@ func options(parse ParseBytes) []option {
 			s.create.MountOptions = value
 			return value, checkMountOptions(value)
 		}},
-		{"noatime", "true or false", func(s *settings, value string) (string, error) {
-			on, err := strconv.ParseBool(value)
-			s.create.NoAtime = on
-			return strconv.FormatBool(on), err
-		}},
-		{"dev", "true or false", func(s *settings, value string) (string, error) {
-			on, err := strconv.ParseBool(value)
-			s.dev = on
-			return strconv.FormatBool(on), err
-		}},
-		{"suid", "true or false", func(s *settings, value string) (string, error) {
-			on, err := strconv.ParseBool(value)
-			s.suid = on
-			return strconv.FormatBool(on), err
-		}},
-		{"uid", "a number", func(s *settings, value string) (string, error) {
-			uid, err := number(value, 0, maxID)
-			s.create.UID = uint32(uid)
-			return strconv.FormatUint(uid, 10), err
-		}},
-		{"gid", "a number", func(s *settings, value string) (string, error) {
-			gid, err := number(value, 0, maxID)
-			s.create.GID = uint32(gid)
-			return strconv.FormatUint(gid, 10), err
-		}},
+		boolean("noatime", func(s *settings) *bool { return &s.create.NoAtime }),
+		boolean("dev", func(s *settings) *bool { return &s.dev }),
+		boolean("suid", func(s *settings) *bool { return &s.suid }),
+		id("uid", func(s *settings) *uint32 { return &s.create.UID }),
+		id("gid", func(s *settings) *uint32 { return &s.create.GID }),
 		{"mode", "octal, such as 0750", func(s *settings, value string) (string, error) {
 			mode, err := volume.ParseMode(value)
 			s.create.Mode = mode
@@ -206,6 +177,27 @@ func options(parse ParseBytes) []option {
 			return strconv.FormatUint(bytes, 10), err
 		}},
 	}
+}
+
+// boolean is an option that sets a bool.
+func boolean(name string, of func(*settings) *bool) option {
+	return option{name, "true or false", func(s *settings, value string) (string, error) {
+		on, err := strconv.ParseBool(value)
+		if err != nil {
+			err = errors.New("want true or false")
+		}
+		*of(s) = on
+		return strconv.FormatBool(on), err
+	}}
+}
+
+// id is an option that sets the number of a user or group.
+func id(name string, of func(*settings) *uint32) option {
+	return option{name, "a number", func(s *settings, value string) (string, error) {
+		n, err := number(value, 0, maxID)
+		*of(s) = uint32(n)
+		return strconv.FormatUint(n, 10), err
+	}}
 }
 
 // The values of backing, as those of "daybook volume create".
@@ -241,6 +233,14 @@ func (s settings) checkBacking() (wrong []string) {
 		}
 	}
 	return wrong
+}
+
+// cleanPath refuses all but an absolute path, written in the shortest way, that is not /.
+func cleanPath(value, what string) error {
+	if !filepath.IsAbs(value) || filepath.Clean(value) != value || value == "/" {
+		return fmt.Errorf("want %s, got %q", what, value)
+	}
+	return nil
 }
 
 func notEmpty(value, what string) error {

@@ -104,7 +104,7 @@ func TestWrongOptionsAreRefusedWithTheReason(t *testing.T) {
 		{"mount-options", "commit=30,noatime", "-o noatime=true"},
 		{"mount-options", "commit=30,,x", "comma-separated"},
 		{"mount-options", "commit = 30", "comma-separated"},
-		{"noatime", "perhaps", "noatime"},
+		{"noatime", "perhaps", "noatime=perhaps: want true or false"},
 		{"uid", "4294967295", "0 to 4294967294"},
 		{"gid", "-1", "0 to 4294967294"},
 		{"mode", "4755", "octal"},
