@@ -251,7 +251,31 @@ func (d Disk) users() string {
 		}
 	}
 	if len(users) == 0 {
+		users = d.mountsElsewhere()
+	}
+	if len(users) == 0 {
 		return ""
 	}
 	return ": " + strings.Join(users, ", ")
+}
+
+// mountsElsewhere says which process has the disk mounted in another mount namespace, such as
+// a container that was started while it was mounted here. Only the first one is looked for.
+func (d Disk) mountsElsewhere() []string {
+	processes, err := filepath.Glob(filepath.Join(Host.Proc, "[0-9]*"))
+	if err != nil {
+		return nil
+	}
+	for _, process := range processes {
+		mounts, err := Host.mountsOf(filepath.Base(process))
+		if err != nil {
+			continue // it has ended, or /proc hides it
+		}
+		for _, mount := range mounts {
+			if mount.Dev == d.Dev {
+				return []string{fmt.Sprintf("process %s has it mounted on %s, in another mount namespace", filepath.Base(process), mount.Point)}
+			}
+		}
+	}
+	return nil
 }

@@ -1,10 +1,12 @@
 package blockdev
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -168,6 +170,35 @@ func TestDetachRefusesAClaimedDeviceAndChangesNothing(t *testing.T) {
 	if err := unix.Close(fd); err != nil {
 		t.Error(err)
 	}
+}
+
+func TestAMountInAnotherNamespaceIsNamed(t *testing.T) {
+	needLoop(t)
+	loop := attachForTest(t, imageFile(t, 4<<20), AttachOptions{})
+	if output, err := exec.Command(needs.Tool(t, "mke2fs"), "-q", loop.Path()).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, output)
+	}
+	point := t.TempDir()
+	holder := exec.Command(needs.Tool(t, "unshare"), "--mount", "sh", "-c", `mount "$0" "$1" && echo mounted && read end`, loop.Path(), point)
+	stdin, err := holder.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := holder.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := holder.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	if err != nil {
+		t.Errorf("%q, %v", line, err)
+	} else if err := loop.CheckUnused(); !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), "has it mounted on "+point+", in another mount namespace") {
+		t.Errorf("%v; want the process that has it mounted", err)
+	}
+	_ = stdin.Close()
+	_ = holder.Wait() // read fails at the end of its input
 }
 
 func TestDetachKeepsADeviceThatHasAnotherFile(t *testing.T) {
