@@ -164,6 +164,32 @@ func TestTheBoostOfOneAgainstAnotherIsBounded(t *testing.T) {
 	}
 }
 
+// A database that waits for each sync uses a small part of its share. A lower weight would make it
+// wait longer.
+func TestAContainerThatCannotUseAGreatShareKeepsItsWeight(t *testing.T) {
+	for _, ideals := range [][]float64{{900, 100}, {700, 300}, {800, 100, 100}, {500, 500}} {
+		var containers []*simContainer
+		var sum float64
+		for _, ideal := range ideals {
+			containers = append(containers, reader(ideal))
+			sum += ideal
+		}
+		containers[0].demand = 2e6 // a twentieth of the disk
+		disk := newSimDisk(5, 0.05, containers...)
+		out := steer(disk, NewFeedback(BFQRange), BFQRange, 0.5, 200)
+		for at, weights := range out.weights[20:] {
+			var all float64
+			for _, weight := range weights {
+				all += weight
+			}
+			if weights[0]/all < ideals[0]/sum-0.01 {
+				t.Errorf("step %d: weights %v; the ideals are %v", at+20, weights, ideals)
+				break
+			}
+		}
+	}
+}
+
 func TestTwoExtremeAnswersDoNotBoostTwice(t *testing.T) {
 	slow := &sibling{memory: &memory{response: -math.Log(maxBoost)}, o: Observation{Ideal: 300, Weight: 300}, want: 10}
 	fast := &sibling{memory: &memory{response: math.Log(maxBoost)}, o: Observation{Ideal: 300, Weight: 300}, want: 10}

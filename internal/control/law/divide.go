@@ -171,7 +171,8 @@ func divide(seconds float64, active []*sibling) {
 	}
 	entitled, given := Level(total, configured), Level(total, usable)
 	for n, s := range active {
-		s.floored = false
+		s.floored, s.leaves = false, s.limited
+		s.fair = math.Max(entitled[n]-s.expected(), leastByWeight.Of(entitled[n], total))
 		if s.limited {
 			s.arrearsRate = 0
 			s.want = entitled[n] - s.expected()
@@ -210,12 +211,39 @@ func (f *Feedback) weigh(active []*sibling) {
 		wanted[n] = s.want * math.Min(boost, maxBoost)
 		ideals += s.o.Ideal
 	}
+	keepOdds(active, wanted)
 	for n, weight := range fit(wanted, ideals, f.weights) {
 		active[n].weight = weight
 	}
 	if !worthWriting(active, ideals) {
 		for _, s := range active {
 			s.weight = f.weights.Clamp(s.o.Weight)
+		}
+	}
+}
+
+// keepOdds lowers what the others are to have until a sibling that leaves them a part of its share
+// has no less, for what they have, than the ideals say. They are given that part, so that they would
+// have most of the weights. But it may leave it because it waits, as for its syncs: a lower weight
+// makes its waits longer.
+func keepOdds(active []*sibling, wanted []float64) {
+	var others, fair float64
+	boost := math.Inf(1)
+	for n, s := range active {
+		switch {
+		case !s.leaves:
+			others += wanted[n]
+			fair += s.fair
+		case s.want > 0:
+			boost = math.Min(boost, wanted[n]/s.want)
+		}
+	}
+	if math.IsInf(boost, 1) || others <= boost*fair {
+		return
+	}
+	for n, s := range active {
+		if !s.leaves {
+			wanted[n] *= boost * fair / others
 		}
 	}
 }

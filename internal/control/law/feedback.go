@@ -132,6 +132,8 @@ type sibling struct {
 	*memory
 	o      Observation
 	want   float64 // bytes per second it should be charged for
+	fair   float64 // want, if each used its share
+	leaves bool    // the others are given what it leaves
 	weight float64 // the weight that should bring that about
 }
 
