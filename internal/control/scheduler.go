@@ -124,12 +124,12 @@ func (c *Controller) judgeScheduler(seconds float64, done map[string]usage) {
 	tuned := !checking && c.tuneIfNeeded()
 	s.observed = s.observed || s.seconds > 0
 	changed := !tuned && !checking && s.seconds > 0 && s.Take(s.verdict, s.missed, s.seconds)
-	worst, short, greedy := s.worst, s.Short, s.Greedy
+	worst, short, greedy, few := s.worst, s.Short, s.Greedy, s.few
 	s.forgetStep()
 	before := s.control
 	advice := ""
 	if changed && s.Ignored {
-		advice = c.advice() // about the tunables in force until now: limits need none of them
+		advice = c.advice(few && short.Seconds >= judge.ShortSeconds) // about the tunables in force until now: limits need none of them
 	}
 	c.chooseActuator(seconds, step, active)
 	switch {

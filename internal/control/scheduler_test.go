@@ -155,7 +155,7 @@ func TestTheAdviceNamesTheSettingThatIsWrong(t *testing.T) {
 		f := newFakeHost("/ca")
 		f.tunables = test.tunables
 		c := &Controller{host: f.host(), disk: Disk{Device: "loop0"}}
-		if got := c.advice(); !strings.Contains(got, test.want) {
+		if got := c.advice(false); !strings.Contains(got, test.want) {
 			t.Errorf("%v: %q; want %q", test.tunables, got, test.want)
 		}
 	}
@@ -682,12 +682,28 @@ func TestAShareOutOfReachIsSaidOnce(t *testing.T) {
 	}
 }
 
+// To choose BFQ again helps no container that waits for each of its requests.
+func TestTheAdviceForAContainerOfFewRequestsIsNotToChooseBFQAgain(t *testing.T) {
+	f := newFakeHost("/ca", "/cb")
+	f.tunables = map[string]string{"low_latency": "0", "strict_guarantees": "1", "timeout_sync": "40", "nr_requests": "256", "slice_idle": "33"}
+	always := func(int) [2]float64 { return [2]float64{1e6, 14e6} }
+	options := fakeOptions(t, f, "actuator: weights\n"+twoEqual, slowSyncer(f, 60, always, always)...)
+	var log bytes.Buffer
+	options.Log = slog.New(slog.NewTextHandler(&log, nil))
+	if err := Run(context.Background(), options); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(log.String(), "keeps few requests outstanding") || strings.Contains(log.String(), "echo bfq > scheduler") {
+		t.Errorf("want a warning that /ca keeps few requests outstanding:\n%s", log.String())
+	}
+}
+
 // What control found to cost too much is no advice.
 func TestTheAdviceDoesNotNameWhatCostsTooMuch(t *testing.T) {
 	f := newFakeHost("/ca")
 	f.tunables = map[string]string{"low_latency": "0", "strict_guarantees": "0"}
 	c := &Controller{host: f.host(), disk: Disk{Device: "loop0"}, tuning: tuning{refused: topLevel}}
-	if got := c.advice(); !strings.Contains(got, "costs too much throughput") || strings.Contains(got, "echo 1 >") {
+	if got := c.advice(false); !strings.Contains(got, "costs too much throughput") || strings.Contains(got, "echo 1 >") {
 		t.Errorf("%q; want that strict_guarantees costs too much", got)
 	}
 }

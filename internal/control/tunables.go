@@ -286,8 +286,9 @@ func (c *Controller) setTunable(name, before, wanted string) error {
 	return c.save()
 }
 
-// advice is the setting that helps if weights are ignored, and its command.
-func (c *Controller) advice() string {
+// advice is the setting that helps if weights do not hold the shares, and its command. few: the
+// container that lacks its share keeps few requests outstanding.
+func (c *Controller) advice(few bool) string {
 	scheduler := ""
 	if c.host.Tunables != nil {
 		scheduler, _ = c.host.Tunables.Scheduler() // unknown: like any other than BFQ
@@ -315,6 +316,10 @@ func (c *Controller) advice() string {
 			return fmt.Sprintf("it is BFQ with %s = %s; write tunables: {%s: %s} into the configuration, or: echo %s > /sys/block/%s/queue/iosched/%s",
 				t.name, value, t.name, t.good, t.good, c.disk.Device, t.name)
 		}
+	}
+	if few {
+		return "BFQ's tunables are as they should be; but it keeps few requests outstanding, as a database does that waits for its syncs, and BFQ serves others between them: " +
+			"its share of the bytes can be out of reach. Look at how long it waits (daybook blame); a greater weight, or limits on the others, shorten that"
 	}
 	return fmt.Sprintf("BFQ's tunables are as they should be; choose it again, so that it measures the disk again: cd /sys/block/%s/queue && echo none > scheduler && echo bfq > scheduler && echo 0 > iosched/low_latency && echo 1 > iosched/strict_guarantees; control then sets the tunables of its configuration",
 		c.disk.Device)
