@@ -5,21 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/daybook-project/daybook/internal/atomicfile"
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/cgroup"
 	"github.com/daybook-project/daybook/internal/containertest"
 	"github.com/daybook-project/daybook/internal/control"
-	"github.com/daybook-project/daybook/internal/database"
 	"github.com/daybook-project/daybook/internal/disksim"
 	"github.com/daybook-project/daybook/internal/experiment/daemon/node"
 	"github.com/daybook-project/daybook/internal/kubetest"
@@ -54,99 +50,6 @@ func numberFrom(t *testing.T, variable string, otherwise int) int {
 		t.Fatalf("%s is %q: want a whole number above 0", variable, text)
 	}
 	return number
-}
-
-// writersVariable makes the test binary the noise: the directory of its files. With
-// directWriters before it they fill the disk's queue, and do not wait for the journal.
-const (
-	writersVariable = "DAYBOOK_AGENT_TEST_WRITERS"
-	directWriters   = "direct:"
-)
-
-const (
-	writerThreads    = 16
-	writerBlockBytes = 1 << 20
-	writerFileBytes  = 24 << 20
-)
-
-// beWriters writes new blocks to files, and syncs each block, until SIGTERM.
-func beWriters(directory string) error {
-	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM)
-	defer stop()
-	directory, direct := strings.CutPrefix(directory, directWriters)
-	failures := make(chan error, writerThreads+1)
-	write := writeFile
-	if direct {
-		write = writeDirect
-		go func() { failures <- makeDirectories(directory) }()
-	}
-	for n := range writerThreads {
-		go func() { failures <- write(filepath.Join(directory, fmt.Sprint("written-", n))) }()
-	}
-	select {
-	case <-ctx.Done():
-		return nil
-	case err := <-failures:
-		return err
-	}
-}
-
-// writeFile ends only with an error.
-func writeFile(path string) error {
-	f, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	block := make([]byte, writerBlockBytes)
-	for at := int64(0); ; at += writerBlockBytes {
-		if at >= writerFileBytes {
-			if err := f.Truncate(0); err != nil {
-				return err
-			}
-			at = 0
-		}
-		if _, err := f.WriteAt(block, at); err != nil {
-			return err
-		}
-		if err := f.Sync(); err != nil {
-			return err
-		}
-	}
-}
-
-// writeDirect writes a file over and over, past the page cache. It ends only with an error.
-func writeDirect(path string) error {
-	const block, size = 256 << 10, 8 << 20
-	memory, err := unix.Mmap(-1, 0, block, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE) // aligned
-	if err != nil {
-		return err
-	}
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_DIRECT, 0o600)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	for at := int64(0); ; at = (at + block) % size {
-		if _, err := f.WriteAt(memory, at); err != nil {
-			return err
-		}
-	}
-}
-
-// makeDirectories makes and removes directories, and syncs each. It ends only with an error.
-func makeDirectories(path string) error {
-	parent, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer parent.Close()
-	for {
-		directory := filepath.Join(path, "directory")
-		if err := errors.Join(os.MkdirAll(directory, 0o755), parent.Sync(), os.Remove(directory)); err != nil {
-			return err
-		}
-	}
 }
 
 // A database and the noise share a disk by their weights.
@@ -256,6 +159,7 @@ func checkDatabase(t *testing.T, w *containertest.Workshop) {
 	s.apply(claimOf("shop", "noise", "pv-noise"), workload("Deployment", "noise", noiseWeight, writersPod("noise")))
 	noisy := s.podOf("shop", "app=noise")
 	s.awaitRunning("shop", noisy)
+	var result node.Result
 	for _, load := range []node.Load{node.Writers, node.Database} {
 		pod := writersPod("data")
 		if load == node.Database {
@@ -271,38 +175,77 @@ func checkDatabase(t *testing.T, w *containertest.Workshop) {
 				return bytesOf(t, disk.db) > before+100<<10 && s.exists("shop", "db-0", "mariadbd")
 			})
 		}
-		for _, setting := range []node.Setting{node.Observed, node.Placed, node.Controlled} {
+		settings := []node.Setting{node.Observed, node.Placed, node.Controlled}
+		if load == node.Database {
+			settings = append([]node.Setting{node.Alone}, settings...) // what it can do at all
+		}
+		for _, setting := range settings {
 			t.Run(fmt.Sprintf("%s, %s", load, setting), func(t *testing.T) {
 				s := s.in(t)
 				// Control compares what the disk does, so the disk has its delays before.
 				disk.instant(t, false)
+				noisy = s.makeNoise(setting != node.Alone, noisy)
 				s.setAgent(configured(setting, disk))
 				switch setting {
-				case node.Observed:
-					s.Await("no journal is placed", func() bool { return s.journalOf(disk.db.Dev) == "/" && s.journalOf(disk.noise.Dev) == "/" })
+				case node.Observed, node.Alone:
+					s.Await("no journal is placed", func() bool {
+						return s.journalOf(disk.db.Dev) == "/" && (setting == node.Alone || s.journalOf(disk.noise.Dev) == "/")
+					})
 				default:
 					s.awaitPlaced("shop", "db-0", disk.db.Dev)
 					s.awaitPlaced("shop", noisy, disk.noise.Dev)
 				}
 				// Nothing that an earlier agent saw being written is written out while this one counts.
 				for _, volume := range []string{"pv-db", "pv-noise"} {
+					if volume == "pv-noise" && setting == node.Alone {
+						continue // it is not mounted
+					}
 					s.do(atomicfile.SyncFileSystem("/var/lib/kubelet/plugins/kubernetes.io/local-volume/mounts/" + volume))
 				}
-				s.measure(prometheus, disk, load, setting, seconds)
+				result.Phases = append(result.Phases, s.measure(prometheus, disk, load, setting, seconds))
 			})
 		}
 		disk.instant(t, true)
 		s.do(s.API.Delete("/apis/apps/v1/namespaces/shop/statefulsets/db"))
 		s.Await("the pod has ended", func() bool { return s.pod("shop", "db-0") == nil })
 	}
+	// Its share says little of a database that waits for its syncs; what it gets done does.
+	if err := result.CheckHarm(); err != nil {
+		t.Error(err)
+	}
+}
+
+// makeNoise starts or ends the noisy pod, unless it is so already. It returns the name of the
+// pod; "": there is none.
+func (s *site) makeNoise(wanted bool, noisy string) string {
+	s.t.Helper()
+	if wanted == (noisy != "") {
+		return noisy
+	}
+	replicas := 0
+	if wanted {
+		replicas = 1
+	}
+	s.do(s.API.Patch("/apis/apps/v1/namespaces/shop/deployments/noise", kubetest.Object{"spec": kubetest.Object{"replicas": replicas}}))
+	if !wanted {
+		s.Await("the noisy pod has ended", func() bool { return s.pod("shop", noisy) == nil })
+		return ""
+	}
+	noisy = s.podOf("shop", "app=noise")
+	s.awaitRunning("shop", noisy)
+	return noisy
 }
 
 // measure measures after some seconds in which control finds the weights.
-func (s *site) measure(prometheus *kubetest.Prometheus, disk sharedDisk, load node.Load, setting node.Setting, seconds time.Duration) {
+func (s *site) measure(prometheus *kubetest.Prometheus, disk sharedDisk, load node.Load, setting node.Setting, seconds time.Duration) node.Phase {
 	s.t.Helper()
 	s.Await("Prometheus has the agent's figures of the pods", func() bool {
 		now := time.Now()
-		for _, metric := range []string{`daybook_charged_write_bytes_total{container=~"shop/db-0(/.*)?"}`, `daybook_charged_write_bytes_total{container=~"shop/noise-.*"}`, `daybook_wait_duration_seconds_count{container=~"shop/db-0(/.*)?"}`} {
+		metrics := []string{`daybook_charged_write_bytes_total{container=~"shop/db-0(/.*)?"}`, `daybook_wait_duration_seconds_count{container=~"shop/db-0(/.*)?"}`}
+		if setting != node.Alone {
+			metrics = append(metrics, `daybook_charged_write_bytes_total{container=~"shop/noise-.*"}`)
+		}
+		for _, metric := range metrics {
 			if _, err := prometheus.Query("sum(increase("+metric+"[15s]))", now); err != nil {
 				return false
 			}
@@ -334,6 +277,11 @@ func (s *site) measure(prometheus *kubetest.Prometheus, disk sharedDisk, load no
 		p.Windows = append(p.Windows, node.Window{Seconds: w.Seconds, Share: w.Share, DiskShare: w.DiskShare})
 		s.t.Logf("window %d: share %.2f %% by Prometheus, %.2f %% by the disk", n+1, 100*w.Share, 100*w.DiskShare)
 	}
+	if load == node.Database {
+		p.Transactions = s.transactions(readings[0].at, readings[windows].at)
+		rate, off := p.TransactionRate()
+		s.t.Logf("%.1f transactions/s (standard error %.1f)", rate, off)
+	}
 	s.t.Logf("share %.2f %% by Prometheus, %.2f %% by the disk (target %.0f %%) in %.0f s; %.0f syncs/s, mean %.1f ms, p99 %.0f ms; %.1f MB/s of both",
 		100*p.Share, 100*p.DiskShare, 100*target, p.Seconds, p.SyncsPerSecond, 1e3*p.MeanSyncSeconds, 1e3*p.P99SyncSeconds, p.BytesPerSecond/1e6)
 	if setting == node.Controlled || s.t.Failed() {
@@ -353,6 +301,7 @@ func (s *site) measure(prometheus *kubetest.Prometheus, disk sharedDisk, load no
 		}
 		r.Phases = append(r.Phases, p)
 	})
+	return p
 }
 
 // controlledWindows is how many windows are measured for the goal.
@@ -405,13 +354,37 @@ func (s *site) phase(prometheus *kubetest.Prometheus, disk sharedDisk, begin, en
 	}
 }
 
+// transactions are those that the database's clients count, of each second of a time.
+func (s *site) transactions(begin, end time.Time) (perSecond []float64) {
+	s.t.Helper()
+	files, _ := filepath.Glob("/var/log/pods/shop_db-0_*/clients/*.log")
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		s.do(err)
+		for line := range strings.Lines(string(text)) {
+			// TIME stdout F [ 7s ] thds: 8 tps: 81.00 qps: ...
+			when, said, _ := strings.Cut(line, " ")
+			at, err := time.Parse(time.RFC3339Nano, when)
+			_, rate, ok := strings.Cut(said, " tps: ")
+			if err != nil || !ok || at.Before(begin) || at.After(end) {
+				continue
+			}
+			rate, _, _ = strings.Cut(rate, " ")
+			transactions, err := strconv.ParseFloat(rate, 64)
+			s.do(err)
+			perSecond = append(perSecond, transactions)
+		}
+	}
+	return perSecond
+}
+
 // agentLog is the end of what agents have logged.
 func (s *site) agentLog() string {
 	files, _ := filepath.Glob("/var/log/pods/daybook_daybook-agent-*/agent/*.log")
 	var text strings.Builder
 	for _, file := range files {
 		content, _ := os.ReadFile(file)
-		fmt.Fprintf(&text, "--- %s\n%s\n", file, content[max(0, len(content)-2000):])
+		fmt.Fprintf(&text, "--- %s\n%s\n", file, content[max(0, len(content)-4000):])
 	}
 	return text.String()
 }
@@ -421,85 +394,13 @@ func configured(setting node.Setting, disk sharedDisk) func(string) string {
 	return func(config string) string {
 		config = strings.TrimSuffix(config, "\n") + "\nwaits: true\n"
 		switch setting {
-		case node.Observed:
+		case node.Observed, node.Alone:
 			config = strings.Replace(config, "placement: pod\n", "placement: "+PlaceNone+"\n", 1)
 		case node.Controlled:
 			config += fmt.Sprintf("control: {devices: [%s], containers: [{match: shop/db-0, weight: %d}, {match: 'shop/noise-*', weight: %d}]}\n", disk.Device.Name, databaseWeight, noiseWeight)
 		}
 		return config
 	}
-}
-
-// seedOf makes the data of a database, which its pod copies to its volume.
-func seedOf(t *testing.T, w *containertest.Workshop) string {
-	t.Helper()
-	seed := w.Path("seed")
-	if err := errors.Join(os.Chmod(w.Dir, 0o711), os.Mkdir(seed, 0o755)); err != nil {
-		t.Fatal(err)
-	}
-	if err := database.Create(t.Context(), database.Options{Engine: database.MariaDB, Directory: seed, BinaryLog: true}, 10_000); err != nil {
-		t.Fatal(err)
-	}
-	return seed
-}
-
-// workload is a StatefulSet or a Deployment of one pod with a weight.
-func workload(kind, name string, weight int, pod string) string {
-	more := ""
-	if kind == "StatefulSet" {
-		more = `
-  serviceName: ` + name + `
-  volumeClaimTemplates:
-    - metadata: {name: data}
-      spec: {storageClassName: disks, volumeName: pv-` + name + `, accessModes: [ReadWriteOnce], resources: {requests: {storage: 64Mi}}}`
-	}
-	return fmt.Sprintf(`
-apiVersion: apps/v1
-kind: %s
-metadata: {namespace: shop, name: %s}
-spec:
-  selector: {matchLabels: {app: %s}}
-  template:
-    metadata: {labels: {app: %s}, annotations: {%s: "%d"}}
-    spec: %s%s
-`, kind, name, name, name, Annotation, weight, pod, more)
-}
-
-// writersPod is a pod that is the noise, on the volume of a claim.
-func writersPod(claim string) string {
-	program, _ := filepath.Abs(os.Args[0])
-	return fmt.Sprintf(`{
-  automountServiceAccountToken: false, terminationGracePeriodSeconds: 20,
-  volumes: [{name: data, persistentVolumeClaim: {claimName: %s}}, {name: program, hostPath: {path: %q, type: File}}],
-  containers: [{name: main, image: %q, imagePullPolicy: Never, command: [/writers], env: [{name: %s, value: /data}],
-    resources: {requests: {cpu: 400m}}, volumeMounts: [{name: data, mountPath: /data}, {name: program, mountPath: /writers, readOnly: true}]}]}`,
-		claim, program, containertest.CRIImage, writersVariable)
-}
-
-// databasePod is a pod with MariaDB and its clients. The programs are those of the host.
-func databasePod(seed string) string {
-	const server = `[ -d /data/mariadb ] || { /bin/busybox rm -f /data/written-*; /bin/busybox cp -a /seed/mariadb /data/; }
-exec /usr/sbin/mariadbd --no-defaults --user=root --datadir=/data/mariadb --socket=/run/db/server --pid-file=/run/db/pid --tmpdir=/run/db \
-	--skip-networking --skip-name-resolve --innodb-flush-method=O_DIRECT --innodb-flush-log-at-trx-commit=1 \
-	--innodb-buffer-pool-size=128M --innodb-log-file-size=64M --log-bin=binlog --sync-binlog=1 --server-id=1`
-	const clients = `trap 'exit 0' TERM
-while :; do
-	/usr/bin/sysbench oltp_insert --db-driver=mysql --mysql-socket=/run/db/server --mysql-user=root --mysql-db=sbtest \
-		--tables=10 --table-size=1000 --threads=8 --time=100000 run &
-	wait
-	/bin/busybox sleep 1
-done`
-	mounts := `[{name: usr, mountPath: /usr, readOnly: true}, {name: lib, mountPath: /lib, readOnly: true}, {name: lib64, mountPath: /lib64, readOnly: true}, {name: run, mountPath: /run/db}`
-	container := func(name, script, more string) string {
-		return fmt.Sprintf(`{name: %s, image: %q, imagePullPolicy: Never, command: [/bin/busybox, sh, -c, %q], resources: {requests: {cpu: 200m}}, volumeMounts: %s%s]}`,
-			name, containertest.CRIImage, script, mounts, more)
-	}
-	return fmt.Sprintf(`{
-  automountServiceAccountToken: false, terminationGracePeriodSeconds: 30,
-  volumes: [{name: data, persistentVolumeClaim: {claimName: data}}, {name: seed, hostPath: {path: %q, type: Directory}}, {name: run, emptyDir: {}},
-    {name: usr, hostPath: {path: /usr}}, {name: lib, hostPath: {path: /usr/lib}}, {name: lib64, hostPath: {path: /usr/lib64}}],
-  containers: [%s, %s]}`, seed,
-		container("main", server, `, {name: data, mountPath: /data}, {name: seed, mountPath: /seed, readOnly: true}`), container("clients", clients, ""))
 }
 
 // awaitRunning waits until a pod is ready.

@@ -39,6 +39,8 @@ const (
 	Placed Setting = "placed"
 	// Controlled: the same, with control.
 	Controlled Setting = "controlled"
+	// Alone: as observed, without the noisy pod.
+	Alone Setting = "alone"
 )
 
 // Phase is one load in one setting. All figures but DiskShare are answers of Prometheus.
@@ -57,6 +59,8 @@ type Phase struct {
 	P99SyncSeconds float64 `json:"p99_sync_seconds"`
 	// BytesPerSecond are those of both pods, by the counters of the partitions.
 	BytesPerSecond float64 `json:"bytes_per_second"`
+	// Transactions are those of the database in each second, as its clients count them.
+	Transactions []float64 `json:"transactions,omitempty"`
 	// Windows are the parts of the phase, one after the other; nil: it has only one.
 	Windows []Window `json:"windows,omitempty"`
 }
@@ -80,18 +84,44 @@ func (p Phase) shares() []float64 {
 // standardError is the standard error of the share, from how far those of the windows are apart; ok is
 // false where there are too few of them.
 func (p Phase) standardError() (off float64, ok bool) {
-	n := float64(len(p.Windows))
+	off = standardError(p.shares())
+	return off, !math.IsInf(off, 1)
+}
+
+// transactionSeconds is the length of the parts whose rates say how certain a mean is: longer than
+// most stalls, so that one part says little of the next.
+const transactionSeconds = 10
+
+// TransactionRate is the mean of the transactions per second, with its standard error; infinite
+// where too few seconds are known.
+func (p Phase) TransactionRate() (rate, off float64) {
+	var parts []float64
+	for part := range slices.Chunk(p.Transactions, transactionSeconds) {
+		if len(part) == transactionSeconds {
+			parts = append(parts, mean(part))
+		}
+	}
+	return mean(p.Transactions), standardError(parts)
+}
+
+func mean(of []float64) (m float64) {
+	for _, x := range of {
+		m += x / float64(len(of))
+	}
+	return m
+}
+
+// standardError is that of the mean; infinite where there are too few.
+func standardError(of []float64) float64 {
+	n := float64(len(of))
 	if n < 2 {
-		return 0, false
+		return math.Inf(1)
 	}
-	var mean, squares float64
-	for _, share := range p.shares() {
-		mean += share / n
+	var squares float64
+	for _, x := range of {
+		squares += (x - mean(of)) * (x - mean(of))
 	}
-	for _, share := range p.shares() {
-		squares += (share - mean) * (share - mean)
-	}
-	return math.Sqrt(squares / (n - 1) / n), true
+	return math.Sqrt(squares / (n - 1) / n)
 }
 
 // measured says how far the share is off, and how certain that is.
@@ -173,9 +203,49 @@ func Update(path string, change func(*Result)) error {
 	return os.WriteFile(path, append(text, '\n'), 0o644)
 }
 
+// phase is that of a load in a setting; ok is false if it was not measured.
+func (r Result) phase(load Load, setting Setting) (p Phase, ok bool) {
+	at := slices.IndexFunc(r.Phases, func(p Phase) bool { return p.Load == load && p.Setting == setting })
+	if at < 0 {
+		return Phase{}, false
+	}
+	return r.Phases[at], true
+}
+
+// certain is how many standard errors a difference must be for it to be no chance.
+const certain = 3
+
+// harm is how many transactions per second the database made less under control than in the other
+// setting, and how many less chance explains. ok is false if that was not measured.
+func (r Result) harm(than Setting) (lost, chance float64, ok bool) {
+	before, measured := r.phase(Database, than)
+	now, controlled := r.phase(Database, Controlled)
+	if !measured || !controlled || len(before.Transactions) == 0 {
+		return 0, 0, false
+	}
+	rateBefore, offBefore := before.TransactionRate()
+	rate, off := now.TransactionRate()
+	return rateBefore - rate, certain * math.Hypot(offBefore, off), true
+}
+
+// harmed are the settings that the database is compared in: control must not make it slower
+// than without weights, nor than with weights that nothing corrects.
+var harmed = []Setting{Observed, Placed}
+
+// CheckHarm reports if the database was slower under control than without it.
+func (r Result) CheckHarm() error {
+	var missed []error
+	for _, than := range harmed {
+		if lost, chance, ok := r.harm(than); ok && lost > chance {
+			missed = append(missed, fmt.Errorf("%s under control makes %.1f transactions per second less than %s; chance explains %.1f", Database, lost, than, chance))
+		}
+	}
+	return errors.Join(missed...)
+}
+
 // Check reports which goals are missed.
 func (r Result) Check() error {
-	var missed []error
+	missed := []error{r.CheckHarm()}
 	for _, p := range r.Phases {
 		if off := p.Share - r.Target; p.Load == Writers && p.Setting == Controlled && math.Abs(off) > MaxOff {
 			missed = append(missed, fmt.Errorf("%s, %s: the share is %+.3f points off %.0f %%; %.1f are allowed", p.Load, p.Setting, 100*off, 100*r.Target, 100*MaxOff))
@@ -229,15 +299,23 @@ func (r Result) Report() (report.Report, error) {
 		page.Lead = append(page.Lead,
 			fmt.Sprintf("**Shares and syncs.** A StatefulSet and a noisy Deployment have a local PersistentVolume each, on two partitions of one simulated hard disk under BFQ. Their weights, by annotation, give the StatefulSet %.0f %% of the disk. The noisy pod has 16 threads, each of which writes blocks of 1 MiB to its own file and syncs each. The StatefulSet runs MariaDB (InnoDB, binary log, 8 clients of sysbench oltp_insert; each commit is synced), or the same writers.", 100*r.Target),
 			"**observed**: the agent only observes (`placement: none`), as if there were none; no weight is set. **placed**: each journal is in its pod's cgroup, under the weights. **controlled**: placed, and the agent corrects the weights. It has a minute before that, in which control chooses BFQ's tunables, measures what they cost, and finds the weights.",
-			"Read with care: a weight divides a disk only among pods that always have a request waiting. MariaDB waits for each sync and has no queue to divide, so it takes less than its share in every setting. The goal is for the writers.")
+			"Read with care: a weight divides a disk only among pods that always have a request waiting. MariaDB waits for each sync and has no queue to divide. A transaction writes a few KB, so it takes a small part of the bytes also when it is **alone** (without the noisy pod). Look at its transactions and syncs: control must not make them fewer or slower. The goal for the share is for the writers.")
 		table := report.Table{
 			Title:   "A database beside a noisy Deployment",
-			Columns: []string{"load, setting", "share, %", "off the target, points", "share by the disk's counters, %", "syncs/s", "mean sync, ms", "p99 sync, ms", "MB/s of both"},
-			Note:    "Share and syncs are answers of Prometheus to queries of the agent's metrics. The p99 is interpolated in wide buckets.",
+			Columns: []string{"load, setting", "share, %", "off the target, points", "share by the disk's counters, %", "transactions/s", "syncs/s", "mean sync, ms", "p99 sync, ms", "MB/s of both"},
+			Note:    "Share and syncs are answers of Prometheus to queries of the agent's metrics. The p99 is interpolated in wide buckets. Transactions are those that the clients count; ± is how certain their mean is.",
 		}
 		for _, p := range r.Phases {
-			table.Rows = append(table.Rows, []string{fmt.Sprintf("%s, %s", p.Load, p.Setting), fmt.Sprintf("%.1f", 100*p.Share), fmt.Sprintf("%+.1f", 100*(p.Share-r.Target)), fmt.Sprintf("%.1f", 100*p.DiskShare),
-				fmt.Sprintf("%.0f", p.SyncsPerSecond), fmt.Sprintf("%.1f", 1e3*p.MeanSyncSeconds), fmt.Sprintf("%.0f", 1e3*p.P99SyncSeconds), fmt.Sprintf("%.1f", p.BytesPerSecond/1e6)})
+			off, transactions := fmt.Sprintf("%+.1f", 100*(p.Share-r.Target)), ""
+			if p.Setting == Alone {
+				off = ""
+			}
+			if len(p.Transactions) > 0 {
+				rate, off := p.TransactionRate()
+				transactions = fmt.Sprintf("%.1f ± %.1f", rate, off)
+			}
+			table.Rows = append(table.Rows, []string{fmt.Sprintf("%s, %s", p.Load, p.Setting), fmt.Sprintf("%.1f", 100*p.Share), off, fmt.Sprintf("%.1f", 100*p.DiskShare),
+				transactions, fmt.Sprintf("%.0f", p.SyncsPerSecond), fmt.Sprintf("%.1f", 1e3*p.MeanSyncSeconds), fmt.Sprintf("%.0f", 1e3*p.P99SyncSeconds), fmt.Sprintf("%.1f", p.BytesPerSecond/1e6)})
 		}
 		page.Tables = append(page.Tables, table)
 		page.Tables = append(page.Tables, r.windows()...)
@@ -253,6 +331,11 @@ func (r Result) Report() (report.Report, error) {
 	for _, p := range r.Phases {
 		if off := p.Share - r.Target; p.Load == Writers && p.Setting == Controlled {
 			goal("share of the writers under control", fmt.Sprintf("within %.1f points", 100*MaxOff), p.measured(r.Target), math.Abs(off) <= MaxOff)
+		}
+	}
+	for _, than := range harmed {
+		if lost, chance, ok := r.harm(than); ok {
+			goal(fmt.Sprintf("transactions of %s under control", Database), fmt.Sprintf("not fewer than %s", than), fmt.Sprintf("%+.1f a second (chance explains %.1f)", -lost, chance), lost <= chance)
 		}
 	}
 	if c := r.Cost; c != nil {

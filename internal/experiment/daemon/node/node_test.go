@@ -68,6 +68,38 @@ func TestThePageHasEachWindowOfAPhase(t *testing.T) {
 	}
 }
 
+// A database takes a small share of the bytes whatever control does: what it gets done says whether
+// control helps or harms it.
+func TestControlThatMakesTheDatabaseSlowerMissesAGoal(t *testing.T) {
+	around := func(rate float64) (each []float64) {
+		for n := range 60 {
+			each = append(each, rate+float64(n/10%2)) // two rates, of 10 s each
+		}
+		return each
+	}
+	result := func(observed, placed, controlled float64) Result {
+		return Result{Target: 0.7, Phases: []Phase{{Load: Database, Setting: Observed, Transactions: around(observed)},
+			{Load: Database, Setting: Placed, Transactions: around(placed)}, {Load: Database, Setting: Controlled, Transactions: around(controlled)}}}
+	}
+	for _, test := range []struct {
+		observed, placed, controlled float64
+		missed                       string
+	}{
+		{22, 40, 44, ""}, {22, 40, 39.9, ""}, {44, 40, 41.9, "2.1 transactions per second less than observed"},
+		{22, 44, 40, "4.0 transactions per second less than placed"}, {80, 80, 8, "72.0 transactions per second less than placed"},
+	} {
+		r := result(test.observed, test.placed, test.controlled)
+		err := r.Check()
+		if (err == nil) != (test.missed == "") || err != nil && !strings.Contains(err.Error(), test.missed) {
+			t.Errorf("%+v: %v", test, err)
+		}
+		page, err := r.Report()
+		if text := string(page.Markdown("x", "")); err != nil || strings.Contains(text, "**no**") != (test.missed != "") {
+			t.Errorf("%+v: %v\n%s", test, err, text)
+		}
+	}
+}
+
 func TestFiguresOfAnotherPartAreKept(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "bench", "k8s.json")
 	if err := Update(path, func(r *Result) { r.Cost = &Cost{Pods: 200} }); err != nil {
