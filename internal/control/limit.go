@@ -355,7 +355,7 @@ func (c *Controller) sayOutOfReach(limits *law.LimitLaw, seconds float64, member
 	if n < 0 {
 		return
 	}
-	c.log.Info(fmt.Sprintf("%s cannot have its share of %.0f %%: it does %.2f MB/s, of %.1f MB/s of all, and hardly more if the others do less; its requests take more of the disk's time than theirs (they seek, or wait for flushes). "+
+	c.log.Info(fmt.Sprintf("%s cannot have its share of %.0f %%: it does %.2f MB/s, of %.1f MB/s of all, and hardly more if the others do less: its requests seek, wait for flushes, or come one after the other. "+
 		"Limits hold the others back only as far as the mean by shares gains from it. To hold them back less, give it a lower weight",
 		id, 100*decisions[n].TargetShare, decisions[n].Share*rate/1e6, rate/1e6), "device", c.disk.Device)
 }
