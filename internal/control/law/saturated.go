@@ -1,0 +1,211 @@
+package law
+
+import "math"
+
+// The constants of the sibling that has no limit and can use no more all the same.
+const (
+	// The sibling without a limit is saturated if it takes less than gainPart of
+	// what the others gave up, while they gave up more than gaveUpPart of what they
+	// had. Its requests come one after the other, or its seeks take much of the
+	// disk's time. Then the others get spareGrowth of the disk more in each step
+	// while it keeps keptPart of what it had, or, if that was less than reachPart of its
+	// share, while what all have is worth worthPart of the best since; and spareLoss less
+	// otherwise. After lostSeconds of that it is no longer saturated.
+	gainPart, gaveUpPart, spareGrowth, spareLoss, lostSeconds = 0.1, 0.1, 0.1, 0.04, 6.0
+	keptPart, worthPart, reachPart                            = 0.95, 0.98, 0.75
+	// regainSeconds is the time of less for the others after which it must have helped.
+	regainSeconds = 2.0
+	// It was not saturated if the others have refuteGain more than before, and it
+	// has less by refutePart of that.
+	refuteGain, refutePart = 0.03, 0.5
+)
+
+// saturation is the state of a sibling that can use no more although it always has requests
+// outstanding.
+type saturation struct {
+	// saturatedRate is its charged rate when that was found, besideRate that of all else then:
+	// the others, and all hidden I/O. 0 means that it is not saturated.
+	saturatedRate, besideRate float64
+	// bestWorth is the most that what it and the others have since was worth.
+	// losing: it is less now. lostSeconds is the time of that, less the time in which it
+	// was not.
+	bestWorth, lostSeconds float64
+	losing                 bool
+	// losingSeconds is how long it has been less, losingWorth what it was at the start of that.
+	losingSeconds, losingWorth float64
+	// lost: it was less before, so what the others get more is small.
+	lost bool
+}
+
+// rates returns the rates of the sibling without a limit and of all else, by one of
+// their means. Hidden I/O counts: what the others give up to it, the sibling cannot
+// have.
+func (l *LimitLaw) rates(active []limitedSibling, of func(*limitMemory) (charged, hidden float64)) (free, others float64) {
+	for _, s := range active {
+		charged, hidden := of(s.m)
+		others += hidden
+		if s.o.ID == l.free {
+			free = charged
+		} else {
+			others += charged
+		}
+	}
+	return free, others
+}
+
+// ratesNow are those of this moment.
+func (m *limitMemory) ratesNow() (charged, hidden float64) {
+	return m.now.Rate(), m.nowHidden.Rate()
+}
+
+// ratesLately are the means of several seconds.
+func (m *limitMemory) ratesLately() (charged, hidden float64) {
+	return m.charged.Rate(), m.hidden.Rate()
+}
+
+// compareFrom stores the rates with which later ones are compared.
+func (l *LimitLaw) compareFrom(free, others float64) {
+	l.freeSeconds, l.freeRate, l.othersRate = 0, free, others
+}
+
+// lookAtFree detects that limits on the others have no effect: the sibling without
+// a limit does not use what they give up. A slower disk is not mistaken for this:
+// there the others do not reach their limits.
+func (l *LimitLaw) lookAtFree(seconds float64, active []limitedSibling) {
+	m := l.memory[l.free]
+	if m == nil || !m.wanting {
+		return
+	}
+	free, others := l.rates(active, (*limitMemory).ratesNow)
+	share := shareOf(l.free, active)
+	if share != l.freeShare {
+		// Others are active, or the configuration is another one. What was best says nothing.
+		l.freeShare, m.bestWorth, m.lost = share, 0, false
+	}
+	if m.saturatedRate > 0 {
+		worth := l.worth(free, others)
+		m.bestWorth = math.Max(m.bestWorth, worth)
+		if m.losing = free < keptPart*m.saturatedRate && !(l.outOfReach() && worth >= worthPart*m.bestWorth); m.losing {
+			m.lost = true
+			m.lostSeconds += seconds
+			m.regain(worth, seconds)
+		} else {
+			m.losingSeconds = 0
+			m.lostSeconds = math.Max(0, m.lostSeconds-seconds)
+		}
+		l.freeSeconds += seconds
+		if m.lostSeconds < lostSeconds && free <= m.demand && !l.refuted(active) {
+			return
+		}
+		m.saturation, m.demand = saturation{}, 0
+		l.compareFrom(free, others)
+		return
+	}
+	if !l.othersThrottled(active) {
+		l.compareFrom(free, others)
+		return
+	}
+	if l.freeSeconds += seconds; l.freeSeconds < 2*nowSeconds {
+		return
+	}
+	gaveUp := l.othersRate - others
+	if gaveUp > gaveUpPart*l.othersRate && free-l.freeRate < gainPart*gaveUp {
+		m.saturation, m.demand = saturation{saturatedRate: free, besideRate: others}, demandRoom*free+LeastLimit
+		l.compareFrom(l.rates(active, (*limitMemory).ratesLately))
+	}
+}
+
+// regain enters a step in which the others have less than before because what all have was worth
+// less than the best. If that does not help, the best was noise, or the disk is another one now.
+func (m *limitMemory) regain(worth, seconds float64) {
+	if m.losingSeconds == 0 {
+		m.losingWorth = worth
+	}
+	if m.losingSeconds += seconds; m.losingSeconds >= regainSeconds && worth <= m.losingWorth {
+		m.bestWorth, m.losingSeconds = worth, 0
+	}
+}
+
+// worth is what the rates of the sibling without a limit and of the others are worth, as a
+// ratio to those of the time at which it was found to be saturated: their mean with the shares
+// as exponents, which proportional fairness maximizes. A sibling whose rate does not depend on
+// what the others do keeps its own; one whose each request waits for theirs loses some of it,
+// and not more than its share of the disk's time is worth.
+func (l *LimitLaw) worth(free, others float64) float64 {
+	m := l.memory[l.free]
+	if !(m.saturatedRate > 0 && m.besideRate > 0) {
+		return 0
+	}
+	return math.Pow(free/m.saturatedRate, l.freeShare) * math.Pow(others/m.besideRate, 1-l.freeShare)
+}
+
+// outOfReach reports whether the sibling without a limit had far less than its share when it was
+// found to be saturated, though the others had given up much. Otherwise a slower disk is the
+// reason for what it loses, or the others are.
+func (l *LimitLaw) outOfReach() bool {
+	m := l.memory[l.free]
+	return m.saturatedRate < reachPart*l.freeShare*(m.saturatedRate+m.besideRate)
+}
+
+// OutOfReach gives the sibling that cannot have its share, if there is one: it could use no more
+// when the others had given up much. Its requests cost the disk more time than theirs, or each
+// waits for a flush.
+func (l *LimitLaw) OutOfReach() (id string, ok bool) {
+	m := l.memory[l.free]
+	return l.free, m != nil && m.saturatedRate > 0 && l.outOfReach()
+}
+
+// shareOf is the part that a sibling's ideal is of those of all that are active.
+func shareOf(id string, active []limitedSibling) float64 {
+	var own, ideals float64
+	for _, s := range active {
+		if ideals += s.o.Ideal; s.o.ID == id {
+			own = s.o.Ideal
+		}
+	}
+	return own / ideals
+}
+
+// refuted reports whether the sibling without a limit could use more after all:
+// what the others gained since it counts as saturated, it lost. Its rate before is
+// the mean of several seconds, because a sibling that calls fsync does I/O in
+// bursts.
+func (l *LimitLaw) refuted(active []limitedSibling) bool {
+	if l.freeSeconds < limitMeanSeconds {
+		return false
+	}
+	free, others := l.rates(active, (*limitMemory).ratesLately)
+	gained := others - l.othersRate
+	return gained > refuteGain*l.othersRate && l.freeRate-free > refutePart*gained
+}
+
+// othersThrottled reports whether all other siblings that want more reach their
+// limits.
+func (l *LimitLaw) othersThrottled(active []limitedSibling) bool {
+	for _, s := range active {
+		if s.o.ID != l.free && s.m.wanting && !s.m.throttled() {
+			return false
+		}
+	}
+	return true
+}
+
+// spare is what the disk can do beyond its current throughput, in bytes per second,
+// because the sibling without a limit can use no more. It is negative while that
+// sibling loses.
+func (l *LimitLaw) spare(total float64, active []limitedSibling) float64 {
+	m := l.memory[l.free]
+	if m == nil || m.saturatedRate == 0 {
+		return 0
+	}
+	spare := math.Max(0, m.demand-m.now.Rate())
+	switch {
+	case m.losing:
+		spare = -spareLoss * total
+	case l.othersThrottled(active) && m.lost:
+		spare += spareLoss * total
+	case l.othersThrottled(active):
+		spare += spareGrowth * total
+	}
+	return spare
+}
