@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math"
 	"path"
 	"slices"
@@ -333,31 +334,33 @@ func (c *Controller) steerByLimits(group Group, seconds float64, members []*gove
 			c.write(g, decisions[n].After, "limits hold the shares")
 		}
 	}
-	c.sayOutOfReach(limits, seconds, members, decisions, total/seconds)
+	c.sayOutOfReach(limits, seconds, members)
 	return decisions
 }
 
 // beyondSeconds is how long a share must be out of reach until that is said.
 const beyondSeconds = 10.0
 
-// sayOutOfReach says once, in a time by limits, that a container cannot have its share.
-func (c *Controller) sayOutOfReach(limits *law.LimitLaw, seconds float64, members []*governed, decisions []WeightDecision, rate float64) {
-	id, ok := limits.OutOfReach()
-	if !ok {
-		return
-	}
+// sayOutOfReach says once, in a time by limits, that a container of a group cannot have its share.
+func (c *Controller) sayOutOfReach(limits *law.LimitLaw, seconds float64, members []*governed) {
 	beyond := c.scheduler.beyond
-	before := beyond[id]
-	if beyond[id] += seconds; before >= beyondSeconds || beyond[id] < beyondSeconds {
+	b, ok := limits.OutOfReach()
+	for _, g := range members {
+		if !(ok && g.Cgroup == b.ID) && beyond[g.Cgroup] < beyondSeconds {
+			delete(beyond, g.Cgroup)
+		}
+	}
+	maps.DeleteFunc(beyond, func(cgroup string, _ float64) bool { return c.cgroups[cgroup] == nil })
+	if !ok || c.options.DryRun {
 		return
 	}
-	n := slices.IndexFunc(members, func(g *governed) bool { return g.Cgroup == id })
-	if n < 0 {
+	before := beyond[b.ID]
+	if beyond[b.ID] += seconds; before >= beyondSeconds || beyond[b.ID] < beyondSeconds {
 		return
 	}
-	c.log.Info(fmt.Sprintf("%s cannot have its share of %.0f %%: it does %.2f MB/s, of %.1f MB/s of all, and hardly more if the others do less: its requests seek, wait for flushes, or come one after the other. "+
+	c.log.Info(fmt.Sprintf("%s cannot have its share of %.0f %%: it does %.2f of %.1f MB/s, and gained less than a tenth of what the others gave up: its requests seek, wait for flushes, or come one after the other. "+
 		"Limits hold the others back only as far as the mean by shares gains from it. To hold them back less, give it a lower weight",
-		id, 100*decisions[n].TargetShare, decisions[n].Share*rate/1e6, rate/1e6), "device", c.disk.Device)
+		b.ID, 100*b.Share, b.Rate/1e6, b.Total/1e6), "device", c.disk.Device)
 }
 
 // splitLimit divides a limit on reads and writes together by the bytes read and

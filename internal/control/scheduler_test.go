@@ -703,8 +703,8 @@ func TestTheAdviceDoesNotNameWhatCostsTooMuch(t *testing.T) {
 	f := newFakeHost("/ca")
 	f.tunables = map[string]string{"low_latency": "0", "strict_guarantees": "0"}
 	c := &Controller{host: f.host(), disk: Disk{Device: "loop0"}, tuning: tuning{refused: topLevel}}
-	if got := c.advice(false); !strings.Contains(got, "costs too much throughput") || strings.Contains(got, "echo 1 >") {
-		t.Errorf("%q; want that strict_guarantees costs too much", got)
+	if got := c.advice(false); !strings.Contains(got, "cost too much throughput") || strings.Contains(got, "echo 1 >") {
+		t.Errorf("%q; want that tunables cost too much", got)
 	}
 }
 

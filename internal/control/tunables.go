@@ -311,7 +311,7 @@ func (c *Controller) advice(few bool) string {
 		value, err := c.host.Tunables.Get(t.name)
 		if value = strings.TrimSpace(value); err == nil && value != t.good {
 			if refused := c.tuning.refused; refused > 0 && levels[t.name] >= refused {
-				return fmt.Sprintf("it is BFQ with %s = %s, and %s costs too much throughput here; if a container's requests seek or wait for flushes, no tunable gives it its share of the bytes", t.name, value, t.good)
+				return fmt.Sprintf("it is BFQ with %s = %s, and BFQ's tunables that help cost too much throughput here; if a container's requests seek or wait for flushes, no tunable gives it its share of the bytes", t.name, value)
 			}
 			return fmt.Sprintf("it is BFQ with %s = %s; write tunables: {%s: %s} into the configuration, or: echo %s > /sys/block/%s/queue/iosched/%s",
 				t.name, value, t.name, t.good, t.good, c.disk.Device, t.name)

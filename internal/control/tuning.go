@@ -44,6 +44,8 @@ type tuning struct {
 	// the time until they may be doubted again because the shares are missed.
 	doubt          string
 	doubtedSeconds float64
+	// forgiveSeconds is the time until a refused level may be set again; 0: never.
+	forgiveSeconds float64
 }
 
 // levels are those of the tunables that cost throughput. They are set when shares are

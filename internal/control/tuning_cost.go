@@ -56,6 +56,11 @@ func (k *check) busier(step bytesDone, seconds float64) bool {
 func (c *Controller) judgeTunables(seconds float64, step bytesDone, active int) {
 	t := &c.tuning
 	t.doubtedSeconds = max(0, t.doubtedSeconds-seconds)
+	if t.forgiveSeconds > 0 {
+		if t.forgiveSeconds -= seconds; t.forgiveSeconds <= 0 {
+			t.refused = 0
+		}
+	}
 	checking, busier := t.check.level > 0, false
 	if t.level == 0 && !checking || t.judged || c.scheduler.limiting || c.options.DryRun {
 		return
@@ -81,7 +86,11 @@ func (c *Controller) judgeTunables(seconds float64, step bytesDone, active int) 
 		// Fewer of them do less, whatever the tunables.
 		t.seconds, t.rate = 0, throughput{}
 		if busier {
+			// Another may have ended, or paused, at the start of the check. So this verdict
+			// does not hold for good.
+			t.active = active
 			c.refuse(t.check.sofar)
+			t.forgiveSeconds = doubtSeconds
 		}
 		return
 	}
@@ -160,7 +169,7 @@ func (c *Controller) refuse(base throughput) {
 	t := &c.tuning
 	c.log.Warn(fmt.Sprintf("BFQ's tunables %s cost throughput: %s; control restores what it set last", t.check.names, c.comparison(t.check.rate, base.of(t.short, c.groups))),
 		"device", c.disk.Device)
-	t.refused = t.check.level
+	t.refused, t.forgiveSeconds = t.check.level, 0
 	for t.refused > 1 && !c.changes(t.refused, t.refused) {
 		t.refused-- // those as found are in force, and the level has none of its own here
 	}

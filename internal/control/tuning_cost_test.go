@@ -334,6 +334,45 @@ func TestACheckDoesNotWaitForAContainerThatIsStarvedWithoutTheTunables(t *testin
 	}
 }
 
+// A container can pause just when a check begins, and the others then do more. Tunables that were
+// refused because of that are tried again later.
+func TestTunablesAreTriedAgainAfterACheckWithoutAContainer(t *testing.T) {
+	f := newFakeHost("/ca", "/cb", "/cc")
+	f.tunables = map[string]string{"low_latency": "0", "strict_guarantees": "1", "timeout_sync": "40", "nr_requests": "256", "slice_idle": "8"}
+	n, paused := 0, false
+	does := func(int) [2]float64 {
+		switch {
+		case n <= 10:
+			return [2]float64{1e6, 30e6}
+		case paused:
+			return [2]float64{1e6, 15e6}
+		}
+		return [2]float64{1e6, 4e6}
+	}
+	var steps []func() account.Sample
+	tuned := 0
+	for _, step := range slowSyncer(f, 1600, does, does) {
+		steps = append(steps, func() account.Sample {
+			if n++; f.tunables["slice_idle"] == "33" {
+				tuned = n
+			}
+			paused = tuned > 0 && tuned < 200 && n > tuned && n <= tuned+36 // the check, and 18 s
+			sample := step()
+			if !paused {
+				cc := did("/cc", 0.5e6, 0)
+				cc.BusySeconds, cc.RequestSeconds = 0.5, 4
+				sample.Devices[1].Containers = append(sample.Devices[1].Containers, cc)
+			}
+			return sample
+		})
+	}
+	const three = "actuator: weights\ncontainers: [{match: /ca, weight: 500}, {match: /cb, weight: 500}, {match: /cc, weight: 500}]"
+	_, last, log := runForSliceIdle(t, f, fakeOptions(t, f, three, steps...))
+	if !strings.Contains(log, "cost throughput") || last != "33" {
+		t.Errorf("slice_idle is %s in the end; want it refused once, and set again 10 minutes later\n%s", last, log)
+	}
+}
+
 // A disk of which the containers want less does not stall because of the tunables.
 func TestTunablesStayIfTheDiskDoesAsLittleWithoutThem(t *testing.T) {
 	f := newFakeHost("/ca", "/cb")

@@ -69,8 +69,9 @@ type limitMemory struct {
 	// busyLately is busy over several seconds.
 	busyLately Mean
 	// wanting means that it could use more. sinceWanting is the time in seconds for which
-	// it could not, wantingSeconds that for which it could. demand is the most that it can
-	// use, in bytes per second; 0 means not known.
+	// it could not, wantingSeconds that for which it has waited for the disk over several
+	// seconds without being saturated. demand is the most that it can use, in bytes per second;
+	// 0 means not known.
 	wanting                      bool
 	sinceWanting, wantingSeconds float64
 	demand                       float64
@@ -198,7 +199,7 @@ func (m *limitMemory) want(o Observation, seconds float64) {
 	m.busyLately.Add(waited, seconds, limitMeanSeconds)
 	// Where requests take seconds, most steps do not show that it waits.
 	lately := m.busyLately.Rate() >= WantingPart
-	m.wanting = m.busy.Rate() >= WantingPart || lately || m.throttled()
+	m.wanting = m.busy.Rate() >= WantingPart || m.throttled()
 	m.sinceWanting += seconds
 	if m.wanting {
 		m.sinceWanting = 0

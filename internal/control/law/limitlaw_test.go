@@ -241,27 +241,74 @@ func TestAContainerThatCannotHaveItsShareLeavesTheOthersTheirs(t *testing.T) {
 // half of the bytes, and all together then do a sixth of what the disk can. Its rate is noisy, so
 // that the best time seems better than it was.
 func TestAContainerThatSeeksLeavesTheOthersTime(t *testing.T) {
-	noise := rand.New(rand.NewPCG(1, 2))
-	d := &queueDisk{bytesPerSecond: 37e6, containers: []*queueContainer{
-		{ideal: 500, depth: 8, busy: true, oneByOne: func(part float64) float64 { return 2.2e6 * (1 - part) * (0.85 + 0.3*noise.Float64()) }},
-		{ideal: 300, depth: 8}, {ideal: 200, depth: 2},
+	for _, test := range []struct {
+		name string
+		// change is what happens in a step; speed is a factor of what the container can do.
+		change func(step int, d *queueDisk, speed *float64)
+		// all and own are the rates of all and of the container, in MB/s.
+		leastAll, mostAll, leastOwn float64
+	}{
+		{"nothing changes", func(int, *queueDisk, *float64) {}, 14, 24, 0.8},
+		{"the journal comes in bursts", func(step int, d *queueDisk, _ *float64) {
+			d.containers[2].hidden = 0
+			if step%10 == 0 {
+				d.containers[2].hidden = 4e6
+			}
+		}, 12, 24, 0.8},
+		{"it was slow before", func(step int, _ *queueDisk, speed *float64) {
+			*speed = 1
+			if step >= 40 && step < 80 {
+				*speed = 0.25
+			}
+		}, 14, 27, 0.7},
+		{"another one does a little now and then", func(step int, d *queueDisk, _ *float64) {
+			d.containers[3].depth = 0
+			if step%30 == 0 {
+				d.containers[3].depth = 1
+			}
+		}, 14, 24, 0.9},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			noise, speed := rand.New(rand.NewPCG(1, 2)), 1.0
+			d := &queueDisk{bytesPerSecond: 37e6, containers: []*queueContainer{
+				{ideal: 500, depth: 8, busy: true, oneByOne: func(part float64) float64 {
+					return speed * 2.2e6 * (1 - part) * (0.85 + 0.3*noise.Float64())
+				}},
+				{ideal: 300, depth: 8}, {ideal: 200, depth: 8}, {ideal: 50, demand: 1e6},
+			}}
+			law := NewLimitLaw()
+			const before, steps = 120, 1200
+			var all, own float64
+			for step := range before + steps {
+				test.change(step, d, &speed)
+				shares, rate := limitBy(d, law, 0, 1)
+				if step >= before {
+					all += rate / steps / 1e6
+					own += shares[0] * rate / steps / 1e6
+				}
+			}
+			t.Logf("%.1f MB/s, %.2f of it its own", all, own)
+			if all < test.leastAll || all > test.mostAll {
+				t.Errorf("all do %.1f MB/s; want %.0f to %.0f, and half of the disk's time is 19", all, test.leastAll, test.mostAll)
+			}
+			if own < test.leastOwn {
+				t.Errorf("it does %.2f MB/s; want %.1f or more, and half of the time is 1.1", own, test.leastOwn)
+			}
+		})
+	}
+}
+
+// What a container logs is a part of its share.
+func TestAJournalOfItsOwnIsNotOutOfReach(t *testing.T) {
+	d := &queueDisk{bytesPerSecond: 40e6, containers: []*queueContainer{
+		{ideal: 300, depth: 1, demand: 7e6, busy: true, hidden: 4e6}, {ideal: 400, depth: 8}, {ideal: 300, depth: 8},
 	}}
 	law := NewLimitLaw()
-	limitBy(d, law, 0, 120)
-	least := math.Inf(1)
-	var all float64
-	const windows = 120
-	for range windows {
-		_, rate := limitBy(d, law, 0, 10)
-		least = math.Min(least, rate)
-		all += rate / windows
-	}
-	t.Logf("%.1f MB/s, %.1f in the worst 5 s", all/1e6, least/1e6)
-	if all < 14e6 || all > 24e6 {
-		t.Errorf("all do %.1f MB/s; want some 19: half of the disk's time", all/1e6)
-	}
-	if least < 9e6 {
-		t.Errorf("all do %.1f MB/s in 5 s; want half of the mean or more", least/1e6)
+	for range 240 {
+		limitBy(d, law, 0, 1)
+		if b, ok := law.OutOfReach(); ok {
+			t.Fatalf("%+v; it has nine tenths of its share", b)
+		}
 	}
 }
 

@@ -8,13 +8,16 @@ const (
 	// what the others gave up, while they gave up more than gaveUpPart of what they
 	// had. Its requests come one after the other, or its seeks take much of the
 	// disk's time. Then the others get spareGrowth of the disk more in each step
-	// while it keeps keptPart of what it had, or, if that was less than reachPart of its
-	// share, while what all have is worth worthPart of the best since; and spareLoss less
-	// otherwise. After lostSeconds of that it is no longer saturated.
+	// while it keeps keptPart of what it had, or, if its bytes are costly, while what all
+	// have is worth worthPart of the best since; and spareLoss less otherwise. After
+	// lostSeconds of that it is no longer saturated. Its bytes are costly if it had less than
+	// reachPart of its share, or if the others get costlyPart times what it loses.
 	gainPart, gaveUpPart, spareGrowth, spareLoss, lostSeconds = 0.1, 0.1, 0.1, 0.04, 6.0
-	keptPart, worthPart, reachPart                            = 0.95, 0.98, 0.75
+	keptPart, worthPart, reachPart, costlyPart                = 0.95, 0.98, 0.75, 4.0
 	// regainSeconds is the time of less for the others after which it must have helped.
 	regainSeconds = 2.0
+	// otherPart of the best, in one step, says that the check must start again.
+	otherPart = 1.2
 	// It was not saturated if the others have refuteGain more than before, and it
 	// has less by refutePart of that.
 	refuteGain, refutePart = 0.03, 0.5
@@ -23,14 +26,16 @@ const (
 // saturation is the state of a sibling that can use no more although it always has requests
 // outstanding.
 type saturation struct {
-	// saturatedRate is its charged rate when that was found, besideRate that of all else then:
-	// the others, and all hidden I/O. 0 means that it is not saturated.
-	saturatedRate, besideRate float64
-	// bestWorth is the most that what it and the others have since was worth.
-	// losing: it is less now. lostSeconds is the time of that, less the time in which it
+	// saturatedRate is its charged rate when that was found, saturatedHidden that of its hidden
+	// I/O, and besideRate that of all else then: the others, and all hidden I/O. 0 means that it is
+	// not saturated.
+	saturatedRate, saturatedHidden, besideRate float64
+	// bestWorth is the most that what it and the others have since was worth, bestFree and
+	// bestOthers are these rates. losing: it is less now. lostSeconds is the time of that, less the time in which it
 	// was not.
-	bestWorth, lostSeconds float64
-	losing                 bool
+	bestWorth, bestFree, bestOthers float64
+	lostSeconds                     float64
+	losing                          bool
 	// losingSeconds is how long it has been less, losingWorth what it was at the start of that.
 	losingSeconds, losingWorth float64
 	// lost: it was less before, so what the others get more is small.
@@ -58,6 +63,9 @@ func (m *limitMemory) ratesNow() (charged, hidden float64) {
 	return m.now.Rate(), m.nowHidden.Rate()
 }
 
+// ratesEven are those of this moment without the bursts of hidden I/O, which come with commits.
+func (m *limitMemory) ratesEven() (charged, hidden float64) { return m.now.Rate(), m.hidden.Rate() }
+
 // ratesLately are the means of several seconds.
 func (m *limitMemory) ratesLately() (charged, hidden float64) {
 	return m.charged.Rate(), m.hidden.Rate()
@@ -79,22 +87,29 @@ func (l *LimitLaw) lookAtFree(seconds float64, active []limitedSibling) {
 	free, others := l.rates(active, (*limitMemory).ratesNow)
 	share := shareOf(l.free, active)
 	if share != l.freeShare {
-		// Others are active, or the configuration is another one. What was best says nothing.
-		l.freeShare, m.bestWorth, m.lost = share, 0, false
+		// Others are active, or the configuration is another one.
+		l.freeShare, m.lost = share, false
+		m.bestWorth = l.worth(m.bestFree, m.bestOthers)
 	}
 	if m.saturatedRate > 0 {
-		worth := l.worth(free, others)
-		m.bestWorth = math.Max(m.bestWorth, worth)
-		if m.losing = free < keptPart*m.saturatedRate && !(l.outOfReach() && worth >= worthPart*m.bestWorth); m.losing {
+		_, beside := l.rates(active, (*limitMemory).ratesEven)
+		worth := l.worth(free, beside)
+		// Nothing that limits do makes such a step: the disk is another one, or the container.
+		costly := l.costly(free, beside)
+		other := m.bestWorth > 0 && worth > otherPart*m.bestWorth && costly
+		if worth > m.bestWorth {
+			m.best(worth, free, beside)
+		}
+		if m.losing = free < keptPart*m.saturatedRate && !(costly && worth >= worthPart*m.bestWorth); m.losing {
 			m.lost = true
 			m.lostSeconds += seconds
-			m.regain(worth, seconds)
+			m.regain(worth, free, beside, seconds)
 		} else {
 			m.losingSeconds = 0
 			m.lostSeconds = math.Max(0, m.lostSeconds-seconds)
 		}
 		l.freeSeconds += seconds
-		if m.lostSeconds < lostSeconds && free <= m.demand && !l.refuted(active) {
+		if m.lostSeconds < lostSeconds && !other && free <= m.demand && !l.refuted(active) {
 			return
 		}
 		m.saturation, m.demand = saturation{}, 0
@@ -110,20 +125,28 @@ func (l *LimitLaw) lookAtFree(seconds float64, active []limitedSibling) {
 	}
 	gaveUp := l.othersRate - others
 	if gaveUp > gaveUpPart*l.othersRate && free-l.freeRate < gainPart*gaveUp {
-		m.saturation, m.demand = saturation{saturatedRate: free, besideRate: others}, demandRoom*free+LeastLimit
+		_, beside := l.rates(active, (*limitMemory).ratesEven)
+		m.saturation = saturation{saturatedRate: free, saturatedHidden: m.hidden.Rate(), besideRate: beside}
+		m.demand = demandRoom*free + LeastLimit
 		l.compareFrom(l.rates(active, (*limitMemory).ratesLately))
 	}
 }
 
 // regain enters a step in which the others have less than before because what all have was worth
 // less than the best. If that does not help, the best was noise, or the disk is another one now.
-func (m *limitMemory) regain(worth, seconds float64) {
+func (m *limitMemory) regain(worth, free, beside, seconds float64) {
 	if m.losingSeconds == 0 {
 		m.losingWorth = worth
 	}
 	if m.losingSeconds += seconds; m.losingSeconds >= regainSeconds && worth <= m.losingWorth {
-		m.bestWorth, m.losingSeconds = worth, 0
+		m.best(worth, free, beside)
+		m.losingSeconds = 0
 	}
+}
+
+// best enters the rates that are the best.
+func (m *limitMemory) best(worth, free, beside float64) {
+	m.bestWorth, m.bestFree, m.bestOthers = worth, free, beside
 }
 
 // worth is what the rates of the sibling without a limit and of the others are worth, as a
@@ -139,20 +162,41 @@ func (l *LimitLaw) worth(free, others float64) float64 {
 	return math.Pow(free/m.saturatedRate, l.freeShare) * math.Pow(others/m.besideRate, 1-l.freeShare)
 }
 
-// outOfReach reports whether the sibling without a limit had far less than its share when it was
-// found to be saturated, though the others had given up much. Otherwise a slower disk is the
-// reason for what it loses, or the others are.
-func (l *LimitLaw) outOfReach() bool {
+// costly reports whether bytes of the sibling without a limit cost the disk more than those of the
+// others. It had less than reachPart of its share when it was found to be saturated, though the
+// others had given up much; or they have had costlyPart times what it has lost since. Otherwise it
+// lost what they took.
+func (l *LimitLaw) costly(free, beside float64) bool {
 	m := l.memory[l.free]
-	return m.saturatedRate < reachPart*l.freeShare*(m.saturatedRate+m.besideRate)
+	if m.saturatedRate+m.saturatedHidden < reachPart*l.freeShare*(m.saturatedRate+m.besideRate) {
+		return true
+	}
+	return beside-m.besideRate >= costlyPart*(m.saturatedRate-free)
 }
 
-// OutOfReach gives the sibling that cannot have its share, if there is one: it could use no more
-// when the others had given up much. Its requests cost the disk more time than theirs, or each
-// waits for a flush.
-func (l *LimitLaw) OutOfReach() (id string, ok bool) {
+// Beyond is a sibling that cannot have its share: it could use no more when the others had given up
+// much. Share is that share, as a part of what all siblings do that are active. Rate and Total are
+// what it and all of them do, hidden I/O included, in bytes per second, in means of several seconds.
+type Beyond struct {
+	ID          string
+	Share       float64
+	Rate, Total float64
+}
+
+// OutOfReach gives the sibling that cannot have its share, if there is one.
+func (l *LimitLaw) OutOfReach() (b Beyond, ok bool) {
 	m := l.memory[l.free]
-	return l.free, m != nil && m.saturatedRate > 0 && l.outOfReach()
+	if m == nil || !(m.saturatedRate > 0) {
+		return Beyond{}, false
+	}
+	b = Beyond{ID: l.free, Share: l.freeShare}
+	for id, other := range l.memory {
+		rate := other.charged.Rate() + other.hidden.Rate()
+		if b.Total += rate; id == b.ID {
+			b.Rate = rate
+		}
+	}
+	return b, b.Rate < reachPart*b.Share*b.Total
 }
 
 // shareOf is the part that a sibling's ideal is of those of all that are active.
