@@ -164,7 +164,7 @@ func (c *Controller) confirm() {
 	t.judged = true
 }
 
-// refuse restores what was set last, for good. base is what containers do without.
+// refuse restores what was set last. base is what containers do without.
 func (c *Controller) refuse(base throughput) {
 	t := &c.tuning
 	c.log.Warn(fmt.Sprintf("BFQ's tunables %s cost throughput: %s; control restores what it set last", t.check.names, c.comparison(t.check.rate, base.of(t.short, c.groups))),

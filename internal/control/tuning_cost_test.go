@@ -35,6 +35,26 @@ func slowSyncer(f *fakeHost, steps int, tuned, plain func(n int) [2]float64) []f
 	})
 }
 
+const threeEqual = "actuator: weights\ncontainers: [{match: /ca, weight: 500}, {match: /cb, weight: 500}, {match: /cc, weight: 500}]"
+
+// withThird adds /cc to the samples of slowSyncer, with that many bytes in each step for which now
+// reports true.
+func withThird(steps []func() account.Sample, bytes uint64, now func(n int) bool) (three []func() account.Sample) {
+	n := 0
+	for _, step := range steps {
+		three = append(three, func() account.Sample {
+			sample := step()
+			if n++; now(n) {
+				cc := did("/cc", bytes, 0)
+				cc.BusySeconds, cc.RequestSeconds = 0.5, 4
+				sample.Devices[1].Containers = append(sample.Devices[1].Containers, cc)
+			}
+			return sample
+		})
+	}
+	return three
+}
+
 // A container whose syncs take longer with the tunables that are to help it does not want
 // them, even if the disk does more.
 func TestTunablesThatHarmTheOneTheyAreToHelpAreRestored(t *testing.T) {
@@ -219,7 +239,6 @@ func TestTunablesAreDoubtedWhenTheLoadHasChanged(t *testing.T) {
 // Containers come and go. What tunables cost is measured also if fewer containers are active
 // than before they were set, or than at the busiest time since the start.
 func TestTunablesAreJudgedWithFewerContainersThanBefore(t *testing.T) {
-	const three = "actuator: weights\ncontainers: [{match: /ca, weight: 500}, {match: /cb, weight: 500}, {match: /cc, weight: 500}]"
 	for _, test := range []struct {
 		name string
 		// ended is the step in which /cc ends, slow that from which /ca lacks its share.
@@ -246,20 +265,8 @@ func TestTunablesAreJudgedWithFewerContainersThanBefore(t *testing.T) {
 			}
 			return [2]float64{1e6, 14e6}
 		}
-		n := 0
-		var steps []func() account.Sample
-		for _, step := range slowSyncer(f, test.slow+400, tuned, plain) {
-			steps = append(steps, func() account.Sample {
-				sample := step()
-				if n++; n < test.ended {
-					cc := did("/cc", 2.5e6, 0)
-					cc.BusySeconds, cc.RequestSeconds = 0.5, 4
-					sample.Devices[1].Containers = append(sample.Devices[1].Containers, cc)
-				}
-				return sample
-			})
-		}
-		was, last, log := runForSliceIdle(t, f, fakeOptions(t, f, three, steps...))
+		steps := withThird(slowSyncer(f, test.slow+400, tuned, plain), 2.5e6, func(n int) bool { return n < test.ended })
+		was, last, log := runForSliceIdle(t, f, fakeOptions(t, f, threeEqual, steps...))
 		if was == 0 || was > 200 || last != "8" {
 			t.Errorf("%s: slice_idle was 33 in %d steps of half a second, and is %s in the end; want it restored\n%s", test.name, was, last, log)
 		}
@@ -313,21 +320,11 @@ func TestACheckDoesNotWaitForAContainerThatIsStarvedWithoutTheTunables(t *testin
 			}
 			return [2]float64{1e6, test.plain}
 		}
-		n := 0
-		var steps []func() account.Sample
-		for _, step := range slowSyncer(f, 100, tuned, plain) { // 50 s; a check lasts 60 s at most
-			steps = append(steps, func() account.Sample {
-				sample := step()
-				if n++; n <= 10 || f.tunables["slice_idle"] == "33" || test.now(n) {
-					cc := did("/cc", 0.5e6, 0)
-					cc.BusySeconds, cc.RequestSeconds = 0.5, 4
-					sample.Devices[1].Containers = append(sample.Devices[1].Containers, cc)
-				}
-				return sample
-			})
-		}
-		const three = "actuator: weights\ncontainers: [{match: /ca, weight: 500}, {match: /cb, weight: 500}, {match: /cc, weight: 500}]"
-		_, _, log := runForSliceIdle(t, f, fakeOptions(t, f, three, steps...))
+		// 50 s; a check lasts 60 s at most.
+		steps := withThird(slowSyncer(f, 100, tuned, plain), 0.5e6, func(n int) bool {
+			return n <= 10 || f.tunables["slice_idle"] == "33" || test.now(n)
+		})
+		_, _, log := runForSliceIdle(t, f, fakeOptions(t, f, threeEqual, steps...))
 		if !strings.Contains(log, "to measure again") || strings.Contains(log, "cost throughput") != test.refused {
 			t.Errorf("%s: want a check, and that it refuses the tunables within 50 s: %t\n%s", test.name, test.refused, log)
 		}
@@ -339,8 +336,12 @@ func TestACheckDoesNotWaitForAContainerThatIsStarvedWithoutTheTunables(t *testin
 func TestTunablesAreTriedAgainAfterACheckWithoutAContainer(t *testing.T) {
 	f := newFakeHost("/ca", "/cb", "/cc")
 	f.tunables = map[string]string{"low_latency": "0", "strict_guarantees": "1", "timeout_sync": "40", "nr_requests": "256", "slice_idle": "8"}
-	n, paused := 0, false
-	does := func(int) [2]float64 {
+	tuned, paused := 0, false
+	does := func(n int) [2]float64 {
+		if f.tunables["slice_idle"] == "33" {
+			tuned = n
+		}
+		paused = tuned > 0 && tuned < 200 && n > tuned && n <= tuned+36 // the check, and 18 s
 		switch {
 		case n <= 10:
 			return [2]float64{1e6, 30e6}
@@ -349,25 +350,8 @@ func TestTunablesAreTriedAgainAfterACheckWithoutAContainer(t *testing.T) {
 		}
 		return [2]float64{1e6, 4e6}
 	}
-	var steps []func() account.Sample
-	tuned := 0
-	for _, step := range slowSyncer(f, 1600, does, does) {
-		steps = append(steps, func() account.Sample {
-			if n++; f.tunables["slice_idle"] == "33" {
-				tuned = n
-			}
-			paused = tuned > 0 && tuned < 200 && n > tuned && n <= tuned+36 // the check, and 18 s
-			sample := step()
-			if !paused {
-				cc := did("/cc", 0.5e6, 0)
-				cc.BusySeconds, cc.RequestSeconds = 0.5, 4
-				sample.Devices[1].Containers = append(sample.Devices[1].Containers, cc)
-			}
-			return sample
-		})
-	}
-	const three = "actuator: weights\ncontainers: [{match: /ca, weight: 500}, {match: /cb, weight: 500}, {match: /cc, weight: 500}]"
-	_, last, log := runForSliceIdle(t, f, fakeOptions(t, f, three, steps...))
+	steps := withThird(slowSyncer(f, 1600, does, does), 0.5e6, func(int) bool { return !paused })
+	_, last, log := runForSliceIdle(t, f, fakeOptions(t, f, threeEqual, steps...))
 	if !strings.Contains(log, "cost throughput") || last != "33" {
 		t.Errorf("slice_idle is %s in the end; want it refused once, and set again 10 minutes later\n%s", last, log)
 	}
@@ -392,7 +376,6 @@ func TestTunablesStayIfTheDiskDoesAsLittleWithoutThem(t *testing.T) {
 // A verdict that shares are missed can come before it is known what the tunables cost. They
 // are doubted later all the same.
 func TestTunablesAreDoubtedAlsoBeforeTheyAreJudged(t *testing.T) {
-	const three = "actuator: weights\ncontainers: [{match: /ca, weight: 500}, {match: /cb, weight: 500}, {match: /cc, weight: 500}]"
 	f := newFakeHost("/ca", "/cb", "/cc")
 	f.tunables = map[string]string{"low_latency": "0", "strict_guarantees": "1", "timeout_sync": "40", "nr_requests": "256", "slice_idle": "8"}
 	// Later /ca could do more without them.
@@ -403,20 +386,8 @@ func TestTunablesAreDoubtedAlsoBeforeTheyAreJudged(t *testing.T) {
 		}
 		return [2]float64{5e6, 14e6}
 	}
-	n := 0
-	var steps []func() account.Sample
-	for _, step := range slowSyncer(f, 1500, tuned, plain) {
-		steps = append(steps, func() account.Sample {
-			sample := step()
-			if n++; n <= 10 || n > 50 {
-				cc := did("/cc", 2.5e6, 0)
-				cc.BusySeconds, cc.RequestSeconds = 0.5, 4
-				sample.Devices[1].Containers = append(sample.Devices[1].Containers, cc)
-			}
-			return sample
-		})
-	}
-	if was, last, log := runForSliceIdle(t, f, fakeOptions(t, f, three, steps...)); was == 0 || last != "8" {
+	steps := withThird(slowSyncer(f, 1500, tuned, plain), 2.5e6, func(n int) bool { return n <= 10 || n > 50 })
+	if was, last, log := runForSliceIdle(t, f, fakeOptions(t, f, threeEqual, steps...)); was == 0 || last != "8" {
 		t.Errorf("slice_idle was 33 in %d steps; it is %s in the end, want 8\n%s", was, last, log)
 	}
 }
