@@ -11,6 +11,14 @@ import (
 	"github.com/daybook-project/daybook/internal/control/law"
 )
 
+// sight is what one look finds.
+type sight struct {
+	// exists are the IDs of all cgroups, by path.
+	exists map[string]uint64
+	// found are the cgroups that are looked at for the first time.
+	found map[string]*governed
+}
+
 // refresh lists the existing cgroups, plans again, saves new ones in the state, and
 // releases those that are no longer controlled. It writes no weight except to
 // release.
@@ -19,78 +27,19 @@ func (c *Controller) refresh() error {
 	if err != nil {
 		return fmt.Errorf("cannot list the cgroups: %w", err)
 	}
-	exists := make(map[string]uint64, len(list))
+	now := sight{make(map[string]uint64, len(list)), map[string]*governed{}}
 	for _, found := range list {
-		exists[found.Path] = found.ID
+		now.exists[found.Path] = found.ID
 	}
-	c.forgetVanished(exists)
-	defer func() { c.existed = exists }()
+	c.forgetVanished(now.exists)
+	defer func() { c.existed = now.exists }()
 
-	found := map[string]*governed{} // looked at for the first time
-	var units []Unit
-	for _, path := range slices.Sorted(maps.Keys(exists)) {
-		weight, matched := c.config.Ideal(path, c.name(path))
-		if !matched || len(c.config.Containers) == 0 && !c.active[path] {
-			continue
-		}
-		if g := c.look(path, exists[path], found); g != nil {
-			if g.chosen {
-				weight = 0 // as found
-			}
-			units = append(units, Unit{Cgroup: path, Configured: weight, Found: g.Weight.Effective()})
-		}
-	}
-	branch := func(path string) (uint64, bool) {
-		if g := c.cgroups[path]; g != nil && g.chosen {
-			return g.Weight.Effective(), true
-		}
-		weight, matched := c.config.Ideal(path, c.name(path))
-		if matched && weight != 0 {
-			return weight, true
-		}
-		if g := c.look(path, exists[path], found); g != nil {
-			return g.Weight.Effective(), false
-		}
-		return 0, false
-	}
+	units := c.configuredUnits(now)
+	branch := func(path string) (uint64, bool) { return c.branchWeight(path, now) }
 	groups, notes := Plan(units, branch, c.host.Weights.Range())
-	members := map[string]bool{}
-	adopted := 0
-	var unasked []string
-	defer func() { // they are new to the next look, too
-		for _, path := range unasked {
-			delete(exists, path)
-		}
-	}()
-	for _, group := range groups {
-		for _, member := range group.Members {
-			members[member.Cgroup] = true
-			if c.cgroups[member.Cgroup] != nil {
-				continue
-			}
-			if g := c.look(member.Cgroup, exists[member.Cgroup], found); g != nil {
-				if _, err := c.findUnit(g); err != nil {
-					if !g.appeared.IsZero() {
-						unasked = append(unasked, member.Cgroup)
-					}
-					continue // it is left alone until systemd answers
-				}
-				c.cgroups[member.Cgroup] = g
-				adopted++
-			}
-		}
-	}
-	if adopted > 0 {
-		if err := c.save(); err != nil {
-			// It is not in the state and must not be changed; the next interval
-			// tries again.
-			for path, g := range found {
-				if c.cgroups[path] == g {
-					delete(c.cgroups, path)
-				}
-			}
-			return err
-		}
+	members, err := c.include(groups, now)
+	if err != nil {
+		return err
 	}
 	c.findUnitsAgain()
 	c.groups = groups
@@ -103,6 +52,77 @@ func (c *Controller) refresh() error {
 	maps.DeleteFunc(c.laws, func(parent string, _ law.Law) bool { return gone(parent) })
 	maps.DeleteFunc(c.limitLaws, func(parent string, _ *law.LimitLaw) bool { return gone(parent) })
 	return nil
+}
+
+// configuredUnits are the cgroups that the configuration names; those that have done I/O where it
+// names none.
+func (c *Controller) configuredUnits(now sight) (units []Unit) {
+	for _, path := range slices.Sorted(maps.Keys(now.exists)) {
+		weight, matched := c.config.Ideal(path, c.name(path))
+		if !matched || len(c.config.Containers) == 0 && !c.active[path] {
+			continue
+		}
+		if g := c.look(path, now); g != nil {
+			if g.chosen {
+				weight = 0 // as found
+			}
+			units = append(units, Unit{Cgroup: path, Configured: weight, Found: g.Weight.Effective()})
+		}
+	}
+	return units
+}
+
+// branchWeight is the ideal weight of a cgroup above units, and whether the configuration or
+// another program chose it.
+func (c *Controller) branchWeight(path string, now sight) (weight uint64, chosen bool) {
+	if g := c.cgroups[path]; g != nil && g.chosen {
+		return g.Weight.Effective(), true
+	}
+	weight, matched := c.config.Ideal(path, c.name(path))
+	if matched && weight != 0 {
+		return weight, true
+	}
+	if g := c.look(path, now); g != nil {
+		return g.Weight.Effective(), false
+	}
+	return 0, false
+}
+
+// include saves the new members of the groups in the state, and returns all members. If they
+// cannot be saved, they must not be changed; the next interval tries again. A member whose
+// unit systemd does not say is left alone, and is as new to the next look.
+func (c *Controller) include(groups []Group, now sight) (members map[string]bool, err error) {
+	members = map[string]bool{}
+	var taken []string
+	for _, group := range groups {
+		for _, member := range group.Members {
+			path := member.Cgroup
+			members[path] = true
+			if c.cgroups[path] != nil {
+				continue
+			}
+			g := c.look(path, now)
+			if g == nil {
+				continue
+			}
+			if _, err := c.findUnit(g); err == nil {
+				c.cgroups[path] = g
+				taken = append(taken, path)
+			} else if !g.appeared.IsZero() {
+				delete(now.exists, path)
+			}
+		}
+	}
+	if len(taken) == 0 {
+		return members, nil
+	}
+	if err := c.save(); err != nil {
+		for _, path := range taken {
+			delete(c.cgroups, path)
+		}
+		return nil, err
+	}
+	return members, nil
 }
 
 // forgetVanished drops cgroups that are gone, or that another one of the same path
@@ -138,11 +158,11 @@ func (c *Controller) forgetWritten(g *governed) {
 // look returns what is known of a cgroup, and reads its settings if it is new. It
 // returns nil if the cgroup has vanished, has no weight, or still has the weight of
 // its unit's last cgroup (see outlive).
-func (c *Controller) look(path string, id uint64, found map[string]*governed) *governed {
+func (c *Controller) look(path string, now sight) *governed {
 	if g := c.cgroups[path]; g != nil {
 		return g
 	}
-	if g := found[path]; g != nil {
+	if g := now.found[path]; g != nil {
 		return g
 	}
 	if checkCgroup(path) != nil || c.outlived[path] != nil {
@@ -153,6 +173,7 @@ func (c *Controller) look(path string, id uint64, found map[string]*governed) *g
 		c.complain(path, "cannot control the cgroup", err)
 		return nil
 	}
+	id := now.exists[path]
 	g := &governed{CgroupState: CgroupState{Cgroup: path, ID: id, Weight: setting}, expected: setting}
 	if c.existed != nil && c.existed[path] != id {
 		g.appeared = time.Now()
@@ -164,7 +185,7 @@ func (c *Controller) look(path string, id uint64, found map[string]*governed) *g
 		g.intended = g.limit
 		g.WriteBytesPerSecond = g.limit.Write
 	}
-	found[path] = g
+	now.found[path] = g
 	return g
 }
 
