@@ -24,12 +24,12 @@ type schedulerTrust struct {
 	seconds float64
 	worst   *judge.Obedience
 	// shortfalls are by the group's parent, missed what the worst of them said in this
-	// interval, few what it said of the sibling that lacks; lack is negative while there
-	// is none.
-	shortfalls map[string]*judge.Shortfall
-	missed     judge.Missed
-	few        bool
-	hidden     float64
+	// interval; lack is negative while there is none. few and fewOthers are what it said of
+	// the sibling that lacks, and of those that lack what another has too much.
+	shortfalls     map[string]*judge.Shortfall
+	missed         judge.Missed
+	few, fewOthers bool
+	hidden         float64
 	// observed: the first windows have ended.
 	observed bool
 	// control is what other programs see.
@@ -61,7 +61,7 @@ func (c *Controller) observeScheduler(group Group, seconds float64, siblings []l
 		if shares.Add(seconds, siblings) {
 			s.hidden = max(s.hidden, shares.Hidden)
 			if shares.Excess > s.missed.Excess {
-				s.missed.Excess, s.missed.Greedy = shares.Excess, shares.Greedy
+				s.missed.Excess, s.missed.Greedy, s.fewOthers = shares.Excess, shares.Greedy, shares.FewOthers
 			}
 			if s.missed.Lack < 0 || shares.Lack > s.missed.Lack {
 				s.missed.Lack, s.missed.Short, s.few = shares.Lack, shares.Short, shares.Few
@@ -124,12 +124,12 @@ func (c *Controller) judgeScheduler(seconds float64, done map[string]usage) {
 	tuned := !checking && c.tuneIfNeeded()
 	s.observed = s.observed || s.seconds > 0
 	changed := !tuned && !checking && s.seconds > 0 && s.Take(s.verdict, s.missed, s.seconds)
-	worst, short, greedy, few := s.worst, s.Short, s.Greedy, s.few
+	worst, short, greedy, reason := s.worst, s.Short, s.Greedy, s.outOfReach()
 	s.forgetStep()
 	before := s.control
 	advice := ""
 	if changed && s.Ignored {
-		advice = c.advice(few && short.Seconds >= judge.ShortSeconds) // about the tunables in force until now: limits need none of them
+		advice = c.advice(reason) // about the tunables in force until now: limits need none of them
 	}
 	c.chooseActuator(seconds, step, active)
 	switch {
@@ -157,7 +157,8 @@ func (c *Controller) judgeScheduler(seconds float64, done map[string]usage) {
 
 // forgetStep forgets what the windows that ended in the step say.
 func (s *schedulerTrust) forgetStep() {
-	s.verdict, s.seconds, s.worst, s.missed, s.few, s.hidden = judge.NoEvidence, 0, nil, judge.Missed{Lack: -1}, false, 0
+	s.verdict, s.seconds, s.worst, s.missed, s.hidden = judge.NoEvidence, 0, nil, judge.Missed{Lack: -1}, 0
+	s.few, s.fewOthers = false, false
 }
 
 // forgetWindows begins new windows with the next step.

@@ -140,27 +140,6 @@ func TestLimitsThatCostThroughputEnd(t *testing.T) {
 	}
 }
 
-func TestTheAdviceNamesTheSettingThatIsWrong(t *testing.T) {
-	for _, test := range []struct {
-		tunables map[string]string
-		want     string
-	}{
-		{map[string]string{"slice_idle": "0", "low_latency": "1"}, "echo 8 > /sys/block/loop0/queue/iosched/slice_idle"},
-		{map[string]string{"slice_idle": "8", "low_latency": "1", "strict_guarantees": "0"}, "tunables: {low_latency: 0}"},
-		{map[string]string{"slice_idle": "8", "low_latency": "1", "nr_requests": "64"}, "echo 256 > /sys/block/loop0/queue/nr_requests"},
-		{map[string]string{"slice_idle": "8", "low_latency": "1", "nr_requests": "256"}, "tunables: {low_latency: 0}"},
-		{map[string]string{"low_latency": "0", "strict_guarantees": "0"}, "tunables: {strict_guarantees: 1}"},
-		{map[string]string{"low_latency": "0", "strict_guarantees": "1"}, "echo none > scheduler && echo bfq > scheduler"},
-	} {
-		f := newFakeHost("/ca")
-		f.tunables = test.tunables
-		c := &Controller{host: f.host(), disk: Disk{Device: "loop0"}}
-		if got := c.advice(false); !strings.Contains(got, test.want) {
-			t.Errorf("%v: %q; want %q", test.tunables, got, test.want)
-		}
-	}
-}
-
 func TestIgnoredWeightsAreOnlyReportedWhereTheConfigurationSaysSo(t *testing.T) {
 	f := newFakeHost("/ca", "/cb")
 	var log bytes.Buffer
@@ -679,49 +658,6 @@ func TestAShareOutOfReachIsSaidOnce(t *testing.T) {
 		if n := strings.Count(log.String(), "/ca cannot have its share of 50 %"); n != test.want {
 			t.Errorf("%s: said %d times; want %d:\n%s", test.name, n, test.want, log.String())
 		}
-	}
-}
-
-// To choose BFQ again helps no container that waits for each of its requests.
-func TestTheAdviceForAContainerOfFewRequestsIsNotToChooseBFQAgain(t *testing.T) {
-	f := newFakeHost("/ca", "/cb")
-	f.tunables = map[string]string{"low_latency": "0", "strict_guarantees": "1", "timeout_sync": "40", "nr_requests": "256", "slice_idle": "33"}
-	always := func(int) [2]float64 { return [2]float64{1e6, 14e6} }
-	options := fakeOptions(t, f, "actuator: weights\n"+twoEqual, slowSyncer(f, 60, always, always)...)
-	var log bytes.Buffer
-	options.Log = slog.New(slog.NewTextHandler(&log, nil))
-	if err := Run(context.Background(), options); err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(log.String(), "keeps few requests outstanding") || strings.Contains(log.String(), "echo bfq > scheduler") {
-		t.Errorf("want a warning that /ca keeps few requests outstanding:\n%s", log.String())
-	}
-}
-
-// What control found to cost too much is no advice.
-func TestTheAdviceDoesNotNameWhatCostsTooMuch(t *testing.T) {
-	f := newFakeHost("/ca")
-	f.tunables = map[string]string{"low_latency": "0", "strict_guarantees": "0"}
-	c := &Controller{host: f.host(), disk: Disk{Device: "loop0"}, tuning: tuning{refused: topLevel}}
-	if got := c.advice(false); !strings.Contains(got, "cost too much throughput") || strings.Contains(got, "echo 1 >") {
-		t.Errorf("%q; want that tunables cost too much", got)
-	}
-}
-
-// Limits do not need the tunables that control set for weights, and restore them. The advice is
-// about those that were in force while weights did not hold the shares.
-func TestTheAdviceDoesNotNameWhatControlHadSet(t *testing.T) {
-	f := newFakeHost("/ca", "/cb")
-	f.tunables = map[string]string{"low_latency": "0", "strict_guarantees": "0", "timeout_sync": "124", "slice_idle": "8", "nr_requests": "256"}
-	var log bytes.Buffer
-	options := fakeOptions(t, f, twoEqual, deepReaders(f, 12, func(int) bool { return false })...)
-	options.Log = slog.New(slog.NewTextHandler(&log, nil))
-	if err := Run(context.Background(), options); err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(log.String(), "weights have not held the shares") || !strings.Contains(log.String(), "tunable=strict_guarantees value=1") ||
-		strings.Contains(log.String(), "strict_guarantees = 0") {
-		t.Errorf("want a warning whose advice is not to set strict_guarantees, which control had set:\n%s", log.String())
 	}
 }
 

@@ -31,8 +31,9 @@ type Shortfall struct {
 	members map[string]*claimant
 	// Missed is what the latest window says.
 	Missed
-	// Few: Short keeps fewRequests outstanding, or less.
-	Few bool
+	// Few: Short keeps fewer than fewRequests outstanding. FewOthers: most of what Greedy has
+	// too much is lacked by siblings that do.
+	Few, FewOthers bool
 	// Hidden is the most hidden I/O of a sibling, as a part of the disk.
 	Hidden float64
 }
@@ -46,6 +47,11 @@ type claimant struct {
 	requestSeconds          float64
 	// unmeasured: a step was no measurement.
 	unmeasured bool
+}
+
+// few reports whether the sibling keeps fewer than fewRequests outstanding.
+func (m *claimant) few() bool {
+	return m.requestSeconds > 0 && m.requestSeconds < fewRequests*m.busySeconds
 }
 
 // Add takes in a step, and reports whether that ended the window.
@@ -90,7 +96,7 @@ func (w *Shortfall) Add(seconds float64, siblings []law.Observation) bool {
 // judge sets Missed, Few and Hidden. Shares are not judged if the disk does nothing, or if
 // only one sibling does something or wants to.
 func (w *Shortfall) judge() {
-	w.Missed, w.Few, w.Hidden = Missed{Lack: -1}, false, 0
+	w.Missed, w.Few, w.FewOthers, w.Hidden = Missed{Lack: -1}, false, false, 0
 	ids := make([]string, 0, len(w.members))
 	for id, m := range w.members {
 		switch {
@@ -121,10 +127,15 @@ func (w *Shortfall) judge() {
 		return
 	}
 	// What others have too much, as far as it was charged: nothing holds back the rest.
-	var left, lacked float64
+	var left, lacked, lackedByFew float64
 	due := law.Level(total, claims)
 	for n, id := range ids {
-		lacked += math.Max(0, due[n]-w.members[id].charged-w.members[id].hidden)
+		m := w.members[id]
+		lack := math.Max(0, due[n]-m.charged-m.hidden)
+		lacked += lack
+		if m.few() {
+			lackedByFew += lack
+		}
 	}
 	for n, id := range ids {
 		m := w.members[id]
@@ -133,7 +144,7 @@ func (w *Shortfall) judge() {
 		excess := math.Max(0, math.Min(m.charged+m.hidden-due[n], m.charged-floor))
 		left += excess
 		if excess = math.Min(excess, lacked) / total; excess > w.Excess {
-			w.Excess, w.Greedy = excess, id
+			w.Excess, w.Greedy, w.FewOthers = excess, id, lackedByFew > lacked/2
 		}
 	}
 	if competing < 2 {
@@ -143,7 +154,7 @@ func (w *Shortfall) judge() {
 	for n, id := range ids {
 		m := w.members[id]
 		if lack := math.Min(due[n]-m.charged-m.hidden, left) / total; lack > w.Lack {
-			w.Lack, w.Short, w.Few = lack, id, m.requestSeconds > 0 && m.requestSeconds < fewRequests*m.busySeconds
+			w.Lack, w.Short, w.Few = lack, id, m.few()
 		}
 	}
 }
