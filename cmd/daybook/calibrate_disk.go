@@ -21,7 +21,7 @@ type ioCostFlags struct {
 }
 
 func (f *ioCostFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.device, "io-cost", "", "measure the disk `DEV` for io.cost: a name such as sda, a node, major:minor, or a path")
+	flags.StringVar(&f.device, "io-cost", "", "measure the disk `DEV` for io.cost: a name such as sda, a node, major:minor, or a mount point")
 	flags.BoolVar(&f.rawWrites, "raw-writes", false, "with --io-cost: overwrite the disk itself; it must be unused and hold nothing")
 	flags.Var(&f.size, "size", "with --io-cost: length of the file (default an eighth of the free space, at most 4GiB)")
 	flags.Lookup("size").DefValue = "" // the flag's own text would be 0B

@@ -246,7 +246,7 @@ func openControlled(config control.Config) ([]control.Disk, error) {
 // disksBelow are the disks of a device that are not among those named already; an error
 // if all are.
 func disksBelow(device string, named []control.Disk) ([]blockdev.Disk, error) {
-	found, err := blockdev.Lookup(device)
+	found, err := blockdev.LookupForWriting(device)
 	if err != nil {
 		return nil, err
 	}

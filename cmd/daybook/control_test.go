@@ -8,7 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/control"
+	"github.com/daybook-project/daybook/internal/needs"
 )
 
 // runControl runs a command line and returns its output and exit code.
@@ -55,6 +57,25 @@ func TestControlRefusesWhatItCannotDo(t *testing.T) {
 				t.Errorf("exit code %d, %v; want %d, %q", code, err, c.code, c.want)
 			}
 		})
+	}
+}
+
+// To read, a file names the disk below it. That disk is controlled or loaded only if it is named.
+func TestAFileIsNoDiskToControlOrMeasure(t *testing.T) {
+	needs.Root(t)
+	const file = "/etc/passwd"
+	if _, err := blockdev.Lookup(file); err != nil {
+		t.Skipf("needs %s on a disk: %v", file, err)
+	}
+	for _, args := range [][]string{
+		{"control", "--dry-run", "--device", file},
+		{"restore", "--state-dir", t.TempDir(), "--device", file},
+		{"calibrate", "--io-cost", file},
+		{"calibrate", "--io-cost", file, "--raw-writes"},
+	} {
+		if _, code, err := runControl(args...); code != exitUsage || err == nil || !strings.Contains(err.Error(), "is a file") {
+			t.Errorf("%q: exit code %d, %v; want that it is a file", args, code, err)
+		}
 	}
 }
 

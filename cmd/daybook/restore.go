@@ -134,7 +134,7 @@ func restoreAll(stateDir, device string) (all restored, err error) {
 // checkNamedDevice refuses a device that is not there and has no state: a name with a
 // mistake in it would restore nothing, and report success.
 func checkNamedDevice(device string) error {
-	if _, err := blockdev.Lookup(device); err != nil {
+	if _, err := blockdev.LookupForWriting(device); err != nil {
 		return usageError{fmt.Errorf("--device: %w, and it has no state", err)}
 	}
 	return nil
@@ -143,7 +143,7 @@ func checkNamedDevice(device string) error {
 // restoredDevices are the names of the disks below a device. The device may be removed by
 // now; its name must then do.
 func restoredDevices(device string) []string {
-	disk, err := blockdev.Lookup(device)
+	disk, err := blockdev.LookupForWriting(device)
 	if err != nil {
 		return []string{device}
 	}

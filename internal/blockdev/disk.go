@@ -62,6 +62,27 @@ func (t Tree) Lookup(what string) (Disk, error) {
 	return t.lookupPath(what)
 }
 
+// LookupForWriting is [Lookup] for commands that change or load the disk. It refuses a path that is
+// neither a block device nor a directory: "/etc/passwd" is more likely a mistake than the name of the
+// disk below it.
+func LookupForWriting(what string) (Disk, error) {
+	disk, err := Lookup(what)
+	if err != nil {
+		return disk, err
+	}
+	if !strings.Contains(what, "/") {
+		return disk, nil // a name or a number
+	}
+	info, err := os.Stat(what)
+	if err != nil {
+		return Disk{}, err
+	}
+	if mode := info.Mode(); !mode.IsDir() && mode.Type() != fs.ModeDevice {
+		return Disk{}, fmt.Errorf("%s is a file, and not a disk; if you mean the disk below it, name that: %s", what, disk.Name)
+	}
+	return disk, nil
+}
+
 // LookupDev finds the whole disk of a device number, which may be that of a
 // partition.
 func (t Tree) LookupDev(dev Dev) (Disk, error) {

@@ -181,3 +181,28 @@ func TestTheRootFileSystemsDiskIsFoundByPath(t *testing.T) {
 		t.Errorf("stat %+v, %v: want some reads", stat, err)
 	}
 }
+
+// A file can be meant only by mistake where the disk below it would be changed.
+func TestAFileIsNoDiskToWriteTo(t *testing.T) {
+	disk, err := Lookup("/")
+	if err != nil {
+		t.Skipf("needs / on one disk: %v", err)
+	}
+	for _, what := range []string{"/", disk.Name, disk.Dev.String(), disk.Node()} {
+		if strings.HasPrefix(what, "/dev/") {
+			if _, err := os.Stat(what); err != nil {
+				continue // a container without the node
+			}
+		}
+		if found, err := LookupForWriting(what); err != nil || found != disk {
+			t.Errorf("%s: %+v, %v", what, found, err)
+		}
+	}
+	file := "/etc/passwd"
+	if found, err := Lookup(file); err != nil || found != disk {
+		t.Skipf("%s is not on the disk of /: %v", file, err)
+	}
+	if _, err := LookupForWriting(file); err == nil || !strings.Contains(err.Error(), disk.Name) {
+		t.Errorf("%s: %v; want an error that names %s", file, err, disk.Name)
+	}
+}

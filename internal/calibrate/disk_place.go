@@ -27,7 +27,7 @@ type place struct {
 
 // findPlace changes nothing.
 func findPlace(ctx context.Context, o DiskOptions) (place, error) {
-	found, err := blockdev.Lookup(o.Device)
+	found, err := blockdev.LookupForWriting(o.Device)
 	if err != nil {
 		return place{}, unsuitable(o.Device, "%w", err)
 	}
