@@ -60,7 +60,7 @@ type CreateOptions struct {
 	// LazyInit leaves inode tables and journal to be written after the
 	// first mount, by a kernel thread in the root cgroup.
 	LazyInit bool
-	// MountOptions are ext4's, with commas; NoAtime spares access times.
+	// MountOptions are those of the file system, with commas; NoAtime spares access times.
 	MountOptions string
 	NoAtime      bool
 	// UID, GID and Mode are the root directory's; Mode 0 is 0755.
@@ -88,7 +88,7 @@ func (o CreateOptions) complete() (CreateOptions, error) {
 	if o.Mode == 0 {
 		o.Mode = 0o755
 	}
-	errs := []error{CheckWeight(o.Weight), records.CheckLabels(o.Labels)}
+	errs := []error{CheckWeight(o.Weight), records.CheckLabels(o.Labels), CheckMountOptions(o.MountOptions)}
 	switch {
 	case o.Device != "" && (o.SizeBytes != 0 || o.Provision != OnDevice):
 		errs = append(errs, fmt.Errorf("%w: a device, which has its own size and blocks, excludes size and provision", ErrInvalid))
@@ -197,6 +197,9 @@ func (p *Pool) create(ctx context.Context, name string, o CreateOptions) (record
 	}
 	if _, err := os.Lstat(p.files.VolumeDir(name)); err == nil {
 		return Record{}, ErrExists
+	}
+	if err := checkMountOptions(o.record(name, o.SizeBytes, 0)); err != nil {
+		return Record{}, err
 	}
 	switch {
 	case o.Device != "":

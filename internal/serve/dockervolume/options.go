@@ -155,8 +155,11 @@ func options(parse ParseBytes) []option {
 			return value, oneOf(value, string(volume.PlaceParent), string(volume.PlaceNone))
 		}},
 		{"mount-options", "mount options of ext4, such as data=ordered,commit=30", func(s *settings, value string) (string, error) {
+			if err := checkMountOptions(value); err != nil {
+				return value, err
+			}
 			s.create.MountOptions = value
-			return value, checkMountOptions(value)
+			return value, nil
 		}},
 		boolean("noatime", func(s *settings) *bool { return &s.create.NoAtime }),
 		boolean("dev", func(s *settings) *bool { return &s.dev }),
@@ -331,20 +334,18 @@ func oneOf(value string, values ...string) error {
 	return nil
 }
 
-// notExt4s are mount flags that mount(8) removes from its options. ext4 would
-// reject the first mount with them, with only EINVAL.
-var notExt4s = []string{"ro", "rw", "atime", "noatime", "relatime", "strictatime", "nodiratime", "dev", "nodev", "exec", "noexec", "suid", "nosuid", "sync", "async", "defaults"}
-
+// checkMountOptions says of Docker's options where they belong.
 func checkMountOptions(text string) error {
+	if text == "" {
+		return errors.New("want comma-separated options of the file system, such as data=ordered,commit=30")
+	}
 	for part := range strings.SplitSeq(text, ",") {
 		switch {
 		case part == "noatime":
 			return errors.New("noatime is a separate option: -o noatime=true")
-		case slices.Contains(notExt4s, part):
+		case volume.IsAttachFlag(part):
 			return fmt.Errorf("%s is not an option of ext4; give Docker's options with the container (docker run -v NAME:/dir:ro)", part)
-		case part == "" || strings.ContainsFunc(part, func(r rune) bool { return r <= ' ' || r == 0x7f }):
-			return errors.New("want comma-separated options of ext4, such as data=ordered,commit=30")
 		}
 	}
-	return nil
+	return volume.CheckMountOptions(text)
 }
