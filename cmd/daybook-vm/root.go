@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/daybook-project/daybook/internal/helptopic"
 	"github.com/daybook-project/daybook/vm"
 )
 
@@ -77,6 +78,7 @@ disks and memory with a PATH. Kernels are fetched by apt, pinned to a version an
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(newRunCommand(), newFetchCommand(), newRootfsCommand(), newKernelsCommand(), newPinCommand())
+	helptopic.Check(root, noArgs)
 	return root
 }
 

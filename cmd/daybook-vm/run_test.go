@@ -137,6 +137,14 @@ func TestMistakesOfRun(t *testing.T) {
 	if got := run(t, "pin", "more"); got.code != exitUsage {
 		t.Errorf("%+v", got)
 	}
+	for _, args := range [][]string{{"help", "frob"}, {"help", "run", "frob"}} {
+		if got := run(t, args...); got.code != exitUsage || !strings.Contains(got.stderr, "frob") || got.stdout != "" {
+			t.Errorf("%v: %+v", args, got)
+		}
+	}
+	if got := run(t, "help", "run"); got.code != 0 || !strings.Contains(got.stdout, "--kill-after") {
+		t.Errorf("help run: %+v", got)
+	}
 	if got := run(t, "foo"); got.code != exitUsage || !strings.Contains(got.stderr, "foo") || got.stdout != "" {
 		t.Errorf("%+v", got)
 	}

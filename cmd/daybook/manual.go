@@ -51,25 +51,6 @@ func knownCommand(cmd *cobra.Command, args []string) error {
 	return usageError{fmt.Errorf("there is no command %q; %s", args[0], hint)}
 }
 
-// checkHelpTopic lets "daybook help NAME" reject an unknown name: cobra shows the nearest
-// command's help instead.
-func checkHelpTopic(root *cobra.Command) {
-	root.InitDefaultHelpCmd()
-	for _, command := range root.Commands() {
-		if command.Name() == "help" {
-			command.Args = func(_ *cobra.Command, args []string) error {
-				topic, rest, err := root.Find(args)
-				if err != nil {
-					return usageError{err}
-				}
-				return knownCommand(topic, rest)
-			}
-			root.RemoveCommand(command) // cobra adds it again, after all others
-			return
-		}
-	}
-}
-
 // noArgs rejects arguments.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/daybook-project/daybook/internal/helptopic"
 )
 
 // Exit codes, also in the manual page.
@@ -77,7 +79,7 @@ func newRootCommand() *cobra.Command {
 		newServeCommand(),
 		newTopCommand(), newBlameCommand(), newAdviseCommand(), newReplayCommand(), newMetricsCommand(), newCompletionCommand(), newVersionCommand(), newManCommand(),
 	)
-	checkHelpTopic(root)
+	helptopic.Check(root, knownCommand)
 	return root
 }
 
