@@ -54,9 +54,8 @@ func (s *schedulerTrust) outOfReach() string {
 		return "it keeps few requests outstanding, as a database does that waits for its syncs, and BFQ serves others between them: " +
 			"its share of the bytes can be out of reach. Look at how long it waits (daybook blame); a greater weight, or limits on the others, shorten that"
 	case s.Short.Seconds < judge.ShortSeconds && s.Greedy.Seconds >= judge.ShortSeconds && s.fewOthers:
-		return "those that lack it keep few requests outstanding, as databases do that wait for their syncs, and BFQ serves " + s.Greedy.ID +
-			" between them: their shares of the bytes can be out of reach. Look at how long they wait (daybook blame); greater weights for them, or a limit on " +
-			s.Greedy.ID + ", shorten that"
+		return "those that lack it keep few requests outstanding, as databases do that wait for their syncs, and BFQ serves others between them: " +
+			"their shares of the bytes can be out of reach. Look at how long they wait (daybook blame); greater weights for them, or a limit on what has too much, shorten that"
 	}
 	return ""
 }

@@ -128,6 +128,7 @@ func start(options Options, disk Disk) (*Controller, error) {
 	if len(options.Disks) > 1 {
 		c.log = c.log.With("disk", disk.Device)
 	}
+	c.log = slog.New(namingHandler{c.log.Handler(), c.displayName})
 	c.scheduler.reset()
 	r := c.host.Weights.Range()
 	if err := r.Validate(); err != nil {

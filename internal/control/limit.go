@@ -360,7 +360,7 @@ func (c *Controller) sayOutOfReach(limits *law.LimitLaw, seconds float64, member
 	}
 	c.log.Info(fmt.Sprintf("%s cannot have its share of %.0f %%: it does %.2f of %.1f MB/s, and gained less than a tenth of what the others gave up: its requests seek, wait for flushes, or come one after the other. "+
 		"Limits hold the others back only as far as the mean by shares gains from it. To hold them back less, give it a lower weight",
-		b.ID, 100*b.Share, b.Rate/1e6, b.Total/1e6), "device", c.disk.Device)
+		c.who(b.ID), 100*b.Share, b.Rate/1e6, b.Total/1e6), "device", c.disk.Device)
 }
 
 // splitLimit divides a limit on reads and writes together by the bytes read and

@@ -136,7 +136,7 @@ func (c *Controller) comparison(with, without rates) string {
 	if with.all < tunedPart*without.all || c.tuning.short == "" {
 		return fmt.Sprintf("the disk does %.1f MB/s, and %.1f MB/s without", with.all/1e6, without.all/1e6)
 	}
-	return fmt.Sprintf("%s does %.2f MB/s, and %.2f MB/s without", c.tuning.short, with.one/1e6, without.one/1e6)
+	return fmt.Sprintf("%s does %.2f MB/s, and %.2f MB/s without", c.who(c.tuning.short), with.one/1e6, without.one/1e6)
 }
 
 // beginCheck restores the tunables as found, to measure the disk with them again. rate is what
