@@ -91,7 +91,7 @@ needs root and a kernel with BTF, 5.15 or newer.`,
 				_, err = cmd.OutOrStdout().Write(append(account.AppendPrintable(nil, text), '\n'))
 				return err
 			}
-			for _, line := range adviceLines(out) {
+			for _, line := range adviceLines(out, container) {
 				if _, err := fmt.Fprintln(cmd.OutOrStdout(), top.Safe(line)); err != nil {
 					return err
 				}
@@ -252,8 +252,11 @@ var remedyTexts = map[advise.Kind]string{
 	advise.Limit:         "half the writes of the worst culprit",
 }
 
-// adviceLines is the advice as text.
-func adviceLines(out adviseOutput) []string {
+// adviceLines is the advice as text. container is the pattern of the containers that it is for.
+func adviceLines(out adviseOutput, container string) []string {
+	if len(out.Waiters) == 0 && container != "" {
+		return []string{fmt.Sprintf("no container that matches %s waited for a sync in the last %.3g s", container, out.IntervalSeconds)}
+	}
 	if len(out.Waiters) == 0 {
 		return []string{fmt.Sprintf("nobody waited for a sync in the last %.3g s", out.IntervalSeconds)}
 	}

@@ -90,14 +90,17 @@ func TestContainersThatSyncAreListedOnce(t *testing.T) {
 }
 
 func TestAdviceAsText(t *testing.T) {
-	if got := adviceLines(adviseOutput{IntervalSeconds: 30}); len(got) != 1 || got[0] != "nobody waited for a sync in the last 30 s" {
+	if got := adviceLines(adviseOutput{IntervalSeconds: 30}, "db*"); len(got) != 1 || got[0] != "no container that matches db* waited for a sync in the last 30 s" {
+		t.Errorf("%q", got)
+	}
+	if got := adviceLines(adviseOutput{IntervalSeconds: 30}, ""); len(got) != 1 || got[0] != "nobody waited for a sync in the last 30 s" {
 		t.Errorf("%q", got)
 	}
 	r := advise.Range{Low: 1, Median: 2, High: 3}
 	lines := adviceLines(adviseOutput{Waiters: []advisedOne{{Name: "db1", Device: "sda1", Advice: advise.Advice{
 		Now: advise.Figures{SyncsPerSecond: 10, P50Seconds: 0.01, P99Seconds: 0.02}, Verdict: "What helps.",
 		Remedies: []advise.Remedy{{Kind: advise.DeviceVolume, Gain: r, P50Seconds: r, P99Seconds: r, Reason: "no space"}},
-	}}}})
+	}}}}, "")
 	text := strings.Join(lines, "\n")
 	for _, want := range []string{"db1 on sda1: 10 syncs/s, p50 10 ms, p99 20 ms", "What helps.", "a volume on a device", "2 (1 to 3)", "not here: no space"} {
 		if !strings.Contains(text, want) {

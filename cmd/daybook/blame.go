@@ -72,7 +72,7 @@ nothing on the host. It needs root and a kernel with BTF, 5.15 or newer.`,
 				fmt.Fprintln(cmd.ErrOrStderr(), "daybook:", note)
 			}
 			if !asJSON {
-				return top.WriteWaits(cmd.OutOrStdout(), sample, limit, 0)
+				return top.WriteWaits(cmd.OutOrStdout(), sample, container, limit, 0)
 			}
 			if limit > 0 && len(sample.Waiters) > limit {
 				sample.Waiters = sample.Waiters[:limit]

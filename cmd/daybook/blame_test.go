@@ -92,7 +92,7 @@ func TestBlameShowsWhoSyncs(t *testing.T) {
 	if err != nil || !strings.Contains(text, at+" waited ") || !strings.Contains(text, " in fdatasync on "+fs.Disk.Name) {
 		t.Errorf("%v: %s", err, text)
 	}
-	if text, err = execute(t, "blame", "--interval", "1s", "--device", fs.Disk.Name, "--container", "other-*"); err != nil || !strings.HasPrefix(text, "nobody waited") {
+	if text, err = execute(t, "blame", "--interval", "1s", "--device", fs.Disk.Name, "--container", "other-*"); err != nil || !strings.HasPrefix(text, "no container that matches other-* waited") {
 		t.Errorf("%v: %s", err, text)
 	}
 }

@@ -14,9 +14,9 @@ const maxCauses = 5
 // WriteWaits writes who waited for the journal and for whom, as plain text: at
 // most limit waiters, the longest first; 0 means all. Width limits the lines in
 // cells; 0 means no limit.
-func WriteWaits(w io.Writer, sample account.Sample, limit, width int) error {
+func WriteWaits(w io.Writer, sample account.Sample, matching string, limit, width int) error {
 	out := bufio.NewWriter(w)
-	for _, line := range WaitLines(sample, limit) {
+	for _, line := range WaitLines(sample, matching, limit) {
 		if line = Safe(line); width > 0 {
 			line = cut(line, width)
 		}
@@ -33,7 +33,7 @@ func (s Screen) waits() []string {
 		title += "  PAUSED"
 	}
 	lines := []string{s.line(s.Theme.Title, title)}
-	text := WaitLines(*s.Sample, 0)
+	text := WaitLines(*s.Sample, "", 0)
 	if s.Sample.Waiters == nil {
 		text = []string{"waits are not measured: start with --waits"}
 	}
@@ -49,10 +49,15 @@ func (s Screen) waits() []string {
 	return append(lines, s.foot(account.Container{})[:foot]...)
 }
 
-// WaitLines is the text of WriteWaits, with the names as their owners chose them.
-func WaitLines(sample account.Sample, limit int) []string {
+// WaitLines is the text of WriteWaits, with the names as their owners chose them. matching is the
+// pattern of the containers that the sample was reduced to; "": it has all.
+func WaitLines(sample account.Sample, matching string, limit int) []string {
 	var lines []string
-	if len(sample.Waiters) == 0 {
+	switch {
+	case len(sample.Waiters) > 0:
+	case matching != "":
+		lines = append(lines, fmt.Sprintf("no container that matches %s waited for a journal in the last %.3g s", matching, sample.IntervalSeconds))
+	default:
 		lines = append(lines, fmt.Sprintf("nobody waited for a journal in the last %.3g s", sample.IntervalSeconds))
 	}
 	for i, waiter := range sample.Waiters {

@@ -39,13 +39,13 @@ func TestWaitersAreShownWithTheirCauses(t *testing.T) {
 		"7 waits are missing: there was no space for them in the kernel",
 		"for 3 events the kernel ran no program: waits can be missing, or be in another phase",
 	}
-	if got := WaitLines(waitsSample(), 0); !slices.Equal(got, want) {
+	if got := WaitLines(waitsSample(), "", 0); !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
 
 func TestOnlyTheWorstWaitersAreShown(t *testing.T) {
-	got := WaitLines(waitsSample(), 1)
+	got := WaitLines(waitsSample(), "", 1)
 	if !slices.Contains(got, "1 more waited less") || slices.ContainsFunc(got, func(l string) bool { return strings.HasPrefix(l, "web") }) {
 		t.Errorf("got %q", got)
 	}
@@ -58,7 +58,7 @@ func TestManyCausesEndInOneLine(t *testing.T) {
 	for range 41 {
 		w.Culprits = append(w.Culprits, account.Culprit{Cgroup: "/x", Name: "x", Seconds: 1, Cause: "log"})
 	}
-	got := WaitLines(sample, 1)
+	got := WaitLines(sample, "", 1)
 	if want := "   87.8%  smaller causes"; got[6] != want {
 		t.Errorf("line 7 is %q; want %q", got[6], want)
 	}
@@ -66,7 +66,7 @@ func TestManyCausesEndInOneLine(t *testing.T) {
 
 func TestWaitsAreSafeForATerminal(t *testing.T) {
 	var out strings.Builder
-	if err := WriteWaits(&out, waitsSample(), 0, 40); err != nil {
+	if err := WriteWaits(&out, waitsSample(), "", 0, 40); err != nil {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(out.String()) {
@@ -77,8 +77,12 @@ func TestWaitsAreSafeForATerminal(t *testing.T) {
 }
 
 func TestNobodyWaited(t *testing.T) {
-	if got := WaitLines(account.Sample{IntervalSeconds: 10}, 5); !slices.Equal(got, []string{"nobody waited for a journal in the last 10 s"}) {
+	if got := WaitLines(account.Sample{IntervalSeconds: 10}, "", 5); !slices.Equal(got, []string{"nobody waited for a journal in the last 10 s"}) {
 		t.Errorf("got %q", got)
+	}
+	want := "no container that matches db* waited for a journal in the last 10 s"
+	if got := WaitLines(account.Sample{IntervalSeconds: 10}, "db*", 5); !slices.Equal(got, []string{want}) {
+		t.Errorf("%q", got)
 	}
 }
 
