@@ -125,16 +125,19 @@ func (c *Controller) include(groups []Group, now sight) (members map[string]bool
 	return members, nil
 }
 
-// forgetVanished drops cgroups that are gone, or that another one of the same path
-// has replaced, and restores the weights of their units. Their part of the state
+// forgetVanished follows cgroups that were renamed. It drops cgroups that are gone, or that
+// another one of the same path has replaced, and restores the weights of their units. Their part of the state
 // stays on disk until the next save. It affects no other cgroup, because it has
 // their IDs.
 func (c *Controller) forgetVanished(exists map[string]uint64) {
-	for path, g := range c.cgroups {
-		if id, ok := exists[path]; !ok || id != g.ID {
-			c.log.Info("the cgroup is gone", "cgroup", path)
-			c.outlive(g)
-		}
+	gone, renamed := c.takeMissing(exists)
+	for _, g := range gone {
+		c.log.Info("the cgroup is gone", "cgroup", g.Cgroup)
+		c.outlive(g)
+	}
+	for path, g := range renamed {
+		c.log.Info("the cgroup was renamed", "cgroup", path, "before", g.Cgroup)
+		g.Cgroup, c.cgroups[path] = path, g
 	}
 	c.restoreOutlived()
 	for _, known := range []map[string]string{c.names, c.complaints} {

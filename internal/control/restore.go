@@ -52,6 +52,7 @@ func (s *State) restore(host Host, last map[uint64]written, log *slog.Logger) (o
 		defer host.Units.Await()()
 	}
 	switched := s.switched(host)
+	s.followRenamed(host.Cgroups)
 	for _, c := range s.unitsLast() {
 		w := c.lastWritten(last)
 		if w != nil {
