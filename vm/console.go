@@ -3,6 +3,8 @@ package vm
 import (
 	"bytes"
 	"io"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 
@@ -70,10 +72,16 @@ func (c *consoleLog) has(text string) bool {
 // panicMark is in the first line of every panic of Linux.
 const panicMark = "Kernel panic - not syncing"
 
-// problemMarks are in the first lines of Linux's reports of its own faults.
+// warned is the first line of the report of a WARN, of older kernels and of newer ones:
+//
+//	WARNING: CPU: 1 PID: 77 at fs/ext4/inode.c:3589 ext4_x+0x1/0x2 [ext4]
+//	WARNING: fs/ext4/inode.c:3589 at ext4_x+0x1/0x2 [ext4], CPU#1: mount/77
+var warned = regexp.MustCompile(`(^| )WARNING: (CPU:|(\S+:\d+ )?at .*, CPU#)`)
+
+// problemMarks are in the first lines of Linux's other reports of its own faults.
 var problemMarks = []string{
 	panicMark,
-	"WARNING: CPU:", "WARNING: possible ", "WARNING: suspicious ", "WARNING: inconsistent ", "WARNING: bad unlock",
+	"WARNING: possible ", "WARNING: suspicious ", "WARNING: inconsistent ", "WARNING: bad unlock",
 	"WARNING: held lock ", "WARNING: lock held ", "INFO: trying to register ",
 	"BUG: ", "kernel BUG at ", "Oops: ", "Oops:", "general protection fault", "Internal error:",
 	"UBSAN: ", "KASAN: ", "KCSAN: ", "KFENCE: ",
@@ -88,11 +96,11 @@ func KernelProblems(log string) []string {
 	var problems []string
 	for line := range strings.Lines(log) {
 		line = strings.TrimRight(line, "\r\n")
-		for _, mark := range problemMarks {
-			if at := strings.Index(line, mark); at == 0 || at > 0 && line[at-1] == ' ' {
-				problems = append(problems, line)
-				break
-			}
+		if warned.MatchString(line) || slices.ContainsFunc(problemMarks, func(mark string) bool {
+			at := strings.Index(line, mark)
+			return at == 0 || at > 0 && line[at-1] == ' '
+		}) {
+			problems = append(problems, line)
 		}
 	}
 	return problems

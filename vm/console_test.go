@@ -15,9 +15,12 @@ func TestKernelProblems(t *testing.T) {
 [    4.1] INFO: task jbd2/vda-8:99 blocked for more than 120 seconds.
 [    5.1] EXT4-fs (vda): warning: mounting fs with errors, running e2fsck is recommended
 [    6.1] Kernel panic - not syncing: sysrq triggered crash
+[    7.1] WARNING: fs/ext4/inode.c:3589 at ext4_x+0x1/0x2 [ext4], CPU#1: mount/77
+[    7.2] WARNING: at ext4_x+0x1/0x2 [ext4], CPU#0: jbd2/vda-8/99
+[    8.1] WARNING: BIOS bug: CPU MTRRs don't cover all of memory, losing 1MB of RAM.
 `
 	lines := strings.Split(log, "\n")
-	if got, want := KernelProblems(log), []string{lines[2], lines[3], lines[4], lines[5], lines[7]}; !reflect.DeepEqual(got, want) {
+	if got, want := KernelProblems(log), []string{lines[2], lines[3], lines[4], lines[5], lines[7], lines[8], lines[9]}; !reflect.DeepEqual(got, want) {
 		t.Errorf("%q\nwant %q", got, want)
 	}
 	if got := KernelProblems("[ 1.0] DEBUG: all is well\nno BUG here\n"); got != nil {
