@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"sync"
 	"time"
 
@@ -25,8 +26,9 @@ type Machine struct {
 	devices     []*os.File // disks, then pmem
 	deviceState
 
-	mu   sync.Mutex
-	boot *boot // the latest
+	mu       sync.Mutex
+	boot     *boot    // the latest
+	problems []string // that the kernels of earlier boots reported
 }
 
 // Boot boots a guest and returns when it can run commands. [CheckHost] lists
@@ -162,6 +164,9 @@ func (m *Machine) start(ctx context.Context) error {
 		return err
 	}
 	m.mu.Lock()
+	if m.boot != nil { // it has ended, so its output is complete
+		m.problems = append(m.problems, KernelProblems(m.boot.console.String())...)
+	}
 	m.boot = b
 	m.mu.Unlock()
 	if err := b.waitReady(ctx); err != nil {
@@ -278,8 +283,13 @@ func (m *Machine) Console() string {
 }
 
 // KernelProblems returns the console lines that start the report of a kernel
-// fault, such as WARNING, BUG, Oops or a panic.
-func (m *Machine) KernelProblems() []string { return KernelProblems(m.Console()) }
+// fault, such as WARNING, BUG, Oops or a panic, of all boots.
+func (m *Machine) KernelProblems() []string {
+	latest := KernelProblems(m.Console())
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return append(slices.Clone(m.problems), latest...)
+}
 
 // Close kills the guest if it still runs, and closes its files: those without a
 // path are deleted.

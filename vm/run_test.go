@@ -16,7 +16,7 @@ import (
 // One boot for each kernel shows all that commands can do.
 func TestCommands(t *testing.T) {
 	vmtest.EachKernel(t, func(t *testing.T, kernel string) {
-		m := vmtest.Boot(t, vm.Config{Kernel: kernel, Modules: []string{"ext4", "bfq"}})
+		m := vmtest.BootWithKernelProblems(t, vm.Config{Kernel: kernel, Modules: []string{"ext4", "bfq"}})
 		ctx := t.Context()
 		t.Run("find a system", func(t *testing.T) { findASystem(t, m) })
 		t.Run("give what they print", func(t *testing.T) {

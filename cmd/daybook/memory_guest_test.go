@@ -87,13 +87,7 @@ func TestGuestDockersVolumesWithTheirJournalsInMemory(t *testing.T) {
 			q := &quickstart{T: t, m: m}
 			q.sh(dockerMemoryHost)
 			q.memoryVolumes()
-			found, err := m.JournalErrors(t.Context())
-			if err != nil || len(found) > 0 {
-				t.Errorf("the systemd journal has errors: %v\n%s", err, strings.Join(found, "\n"))
-			}
-			if problems := m.KernelProblems(); len(problems) > 0 {
-				t.Errorf("the kernel reported faults:\n%s", strings.Join(problems, "\n"))
-			}
+			q.noJournalErrors()
 		})
 	}
 }
@@ -128,6 +122,7 @@ func (q *quickstart) memoryVolumes() {
 
 	// What each has synced before the power cut; more may be synced.
 	synced := map[string]string{"web": q.synced(plugin), "db": q.synced(kept)}
+	q.noJournalErrors() // of this boot
 	if err := q.m.Reboot(q.Context()); err != nil {
 		q.Fatal(err)
 	}

@@ -94,13 +94,7 @@ func TestGuestRootlessPodmanAndMachines(t *testing.T) {
 			for _, text := range q.unused() {
 				t.Errorf("docs/rootless.md has a command that this test does not run: %s", text)
 			}
-			found, err := m.JournalErrors(t.Context())
-			if err != nil || len(found) > 0 {
-				t.Errorf("the systemd journal has errors: %v\n%s", err, strings.Join(found, "\n"))
-			}
-			if problems := m.KernelProblems(); len(problems) > 0 {
-				t.Errorf("the kernel reported faults:\n%s", strings.Join(problems, "\n"))
-			}
+			q.noJournalErrors()
 		})
 	}
 }

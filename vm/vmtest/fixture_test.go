@@ -3,11 +3,13 @@ package vmtest_test
 import (
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/daybook-project/daybook/internal/needs"
+	"github.com/daybook-project/daybook/vm"
 	"github.com/daybook-project/daybook/vm/vmtest"
 )
 
@@ -22,6 +24,18 @@ func TestFixture(t *testing.T) {
 	}
 	if fixture == "other side" && vmtest.Inside() {
 		t.Log("it returns before InGuest")
+		return
+	}
+	if fixture == "booted problem" {
+		vmtest.EachKernel(t, func(t *testing.T, kernel string) {
+			m := vmtest.Boot(t, vm.Config{Kernel: kernel})
+			if _, err := m.Run(t.Context(), "sh", "-c", "echo '<4>WARNING: fs/a.c:1 at a_test+0x1/0x2, CPU#0: sh/1' >/dev/kmsg"); err != nil {
+				t.Error(err)
+			}
+			if err := m.Reboot(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
 		return
 	}
 	config := vmtest.Config{AllowKernelProblems: fixture == "allowed problem", Systemd: fixture == "journal error"}
@@ -78,12 +92,13 @@ func TestGuestResultsBecomeHostResults(t *testing.T) {
 		{"kernel panic", "FAIL", []string{"the guest's kernel panicked: sysrq triggered crash"}, nil, nil},
 		{"problem", "FAIL", []string{"WARNING: CPU: 0 PID: 1 at a test"}, nil, nil},
 		{"allowed problem", "PASS", nil, nil, nil},
+		{"booted problem", "FAIL", []string{"the guest's kernel reported faults:", "WARNING: fs/a.c:1 at a_test+0x1/0x2, CPU#0: sh/1"}, nil, nil},
 		{"other side", "FAIL", []string{"the guest did not run TestFixture/kernel-K"}, nil, nil},
 		{"journal error", "FAIL", []string{"the systemd journal has errors", "an error of a daemon"}, nil, nil},
 		{"slow", "FAIL", []string{"panic: test timed out"}, []string{"-test.timeout=25s"}, nil},
 	} {
 		t.Run(test.fixture+" gives "+test.result, func(t *testing.T) {
-			if test.fixture != "fail" && test.fixture != "problem" {
+			if !slices.Contains([]string{"fail", "problem", "booted problem"}, test.fixture) {
 				vmtest.Long(t)
 			}
 			cmd := exec.Command(os.Args[0], append([]string{"-test.run=^TestFixture$", "-test.v"}, test.flags...)...)

@@ -136,8 +136,21 @@ func NeedRoot(t testing.TB, engines bool) {
 	needs.That(t, err == nil, fmt.Sprint(err))
 }
 
-// Boot boots a guest for one test, which ends with the test.
+// Boot boots a guest for one test, which ends with the test. The test fails if the
+// kernel reports a fault, in any boot of the guest.
 func Boot(t testing.TB, config vm.Config) *vm.Machine {
+	t.Helper()
+	m := BootWithKernelProblems(t, config)
+	t.Cleanup(func() {
+		if problems := m.KernelProblems(); len(problems) > 0 {
+			t.Errorf("the guest's kernel reported faults:\n%s\nthe console:\n%s", strings.Join(problems, "\n"), m.Console())
+		}
+	})
+	return m
+}
+
+// BootWithKernelProblems is [Boot] for a test that causes faults of the kernel.
+func BootWithKernelProblems(t testing.TB, config vm.Config) *vm.Machine {
 	t.Helper()
 	Need(t, config.Kernel)
 	m, err := vm.Boot(t.Context(), config)
@@ -220,7 +233,6 @@ func onHost(t *testing.T, kernel string, config Config) {
 	}
 	good := false
 	defer func() { release(good) }()
-	known := len(m.KernelProblems())
 
 	dir, err := os.Getwd()
 	if err != nil {
@@ -244,7 +256,8 @@ func onHost(t *testing.T, kernel string, config Config) {
 	if config.Systemd && m.Err() == nil && !config.AllowKernelProblems {
 		checkJournal(ctx, t, m)
 	}
-	problems := m.KernelProblems()[known:]
+	// Those since the boot: a guest that has reported one gets no other test.
+	problems := m.KernelProblems()
 	if len(problems) > 0 && !config.AllowKernelProblems {
 		t.Errorf("the guest's kernel reported faults:\n%s\nthe console:\n%s", strings.Join(problems, "\n"), m.Console())
 	}
@@ -252,14 +265,14 @@ func onHost(t *testing.T, kernel string, config Config) {
 	case err != nil && !errors.As(err, &exit):
 		t.Fatalf("the guest: %v\nthe console:\n%s", err, m.Console())
 	case result == "SKIP" && err == nil:
-		good = true
+		good = len(problems) == 0
 		t.Skip("skipped in the guest")
 	case err != nil:
 		t.Fatalf("failed in the guest (%s): %v", m.Kernel(), err)
 	case result != "PASS":
 		t.Fatalf("the guest did not run %s: does the code before InGuest return in the guest?", t.Name())
 	}
-	good = !t.Failed()
+	good = !t.Failed() && len(problems) == 0
 }
 
 // checkJournal fails the test for new errors in the systemd journal.

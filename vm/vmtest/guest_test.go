@@ -42,6 +42,27 @@ func TestTestsWithOneConfigShareAGuest(t *testing.T) {
 	}
 }
 
+// A fault that the kernel reports after a test that allows faults, or at boot, must not
+// escape the next test.
+func TestAGuestWhoseKernelReportedAFaultIsNotUsedAgain(t *testing.T) {
+	config := vmtest.Config{Append: "only.this.test.of.faults"}
+	for _, round := range []struct{ allowed bool }{{true}, {false}} {
+		config.AllowKernelProblems = round.allowed
+		vmtest.InGuest(t, config, func(t *testing.T) {
+			const mark = "/run/mark"
+			if _, err := os.Stat(mark); err == nil {
+				t.Error("the guest had another test")
+			}
+			if err := os.WriteFile(mark, nil, 0o644); err != nil {
+				t.Error(err)
+			}
+			if round.allowed {
+				_ = os.WriteFile("/dev/kmsg", []byte("<4>WARNING: CPU: 0 PID: 1 at a test"), 0)
+			}
+		})
+	}
+}
+
 func TestCgroupVersion1(t *testing.T) {
 	vmtest.InGuest(t, vmtest.Config{Cgroup: 1, Modules: "bfq"}, func(t *testing.T) {
 		for _, name := range []string{"blkio/tasks", "cpu/tasks", "pids/tasks", "blkio/blkio.throttle.io_service_bytes"} {
