@@ -10,12 +10,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/daybook-project/daybook/internal/awaittest"
 	"github.com/daybook-project/daybook/internal/cgroup"
 	"github.com/daybook-project/daybook/internal/needs"
 	"github.com/daybook-project/daybook/vm"
@@ -618,9 +620,10 @@ func memoryPowerCut(t *testing.T, kernel string, fileSystem FileSystem) {
 		do(name, order{Operation: "create", Size: 32 << 20, JournalMemory: &memory, FileSystem: fileSystem})
 		do(name, order{Operation: "attach", Attach: AttachOptions{Target: "/srv/" + name}})
 	}
+	const leastRounds = 100
 	// Each says what it has synced, in a file that is not on the volume.
-	const load = `i=0; while mkdir /srv/%[1]s/d$i && echo $i | dd of=/srv/%[1]s/d$i/f conv=fsync 2>/dev/null; do echo $i >/synced-%[1]s; i=$((i+1)); done`
-	ended := make(chan error)
+	const load = `i=0; while mkdir /srv/%[1]s/d$i && echo $i | dd of=/srv/%[1]s/d$i/f conv=fsync 2>/dev/null; do echo $i >/next-%[1]s; mv /next-%[1]s /synced-%[1]s; i=$((i+1)); done`
+	ended := make(chan error, len(names)) // the test may fail before it reads
 	for _, name := range names {
 		go func() {
 			out, err := m.Run(context.WithoutCancel(t.Context()), "sh", "-c", fmt.Sprintf(load, name))
@@ -628,9 +631,17 @@ func memoryPowerCut(t *testing.T, kernel string, fileSystem FileSystem) {
 		}()
 	}
 	synced := map[string]string{}
-	sh("sleep 5")
 	for _, name := range names {
-		synced[name] = strings.TrimSpace(sh("cat /synced-" + name))
+		awaittest.Until(t, awaittest.Patience, name+" has synced some rounds", func() bool {
+			select {
+			case err := <-ended:
+				t.Fatal(err)
+			default:
+			}
+			synced[name] = strings.TrimSpace(sh("cat /synced-" + name + " 2>/dev/null || echo 0"))
+			n, err := strconv.Atoi(synced[name])
+			return err == nil && n >= leastRounds
+		})
 	}
 	m.Kill()
 	for range names {

@@ -1,11 +1,13 @@
 package volume_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -13,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/daybook-project/daybook/internal/awaittest"
 	"github.com/daybook-project/daybook/internal/cgroup"
 	"github.com/daybook-project/daybook/vm/vmtest"
 	"github.com/daybook-project/daybook/volume"
@@ -172,6 +175,11 @@ func computeAndSync(t *testing.T, tree *cgroup.Tree, at, target string) (stop fu
 		}
 	})
 	t.Cleanup(stop)
+	awaittest.Until(t, awaittest.Patience, "the processes in "+at+" compute and sync", func() bool {
+		pids, err := os.ReadFile(procs)
+		_, err2 := os.Stat(filepath.Join(target, "box1"))
+		return errors.Join(err, err2) == nil && len(strings.Fields(string(pids))) >= len(all)
+	})
 	return stop
 }
 
@@ -183,7 +191,6 @@ func neighbourTimes(t *testing.T, target string) (times quotaTimes) {
 		t.Fatal(err)
 	}
 	defer func() { _ = file.Close() }()
-	time.Sleep(time.Second) // the container's processes have started
 	var waits []time.Duration
 	for range 40 {
 		if _, err := file.Write(make([]byte, 4096)); err != nil {

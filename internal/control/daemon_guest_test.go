@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/daybook-project/daybook/internal/awaittest"
 	"github.com/daybook-project/daybook/internal/needs"
 	"github.com/daybook-project/daybook/vm/vmtest"
 )
@@ -113,39 +114,31 @@ i=0; while :; do dd if=file of=/dev/null bs=256k iflag=direct status=none; i=$((
 
 func (b *testbed) awaitEmpty(t *testing.T, cgroup string) {
 	t.Helper()
-	for {
+	awaittest.Until(t, awaittest.Patience, cgroup+" is empty", func() bool {
 		events, err := os.ReadFile(filepath.Join(b.dir(cgroup), "cgroup.events"))
 		if err != nil {
-			t.Error(err)
-			return
+			t.Fatal(err)
 		}
-		if strings.Contains(string(events), "populated 0") {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+		return strings.Contains(string(events), "populated 0")
+	})
 }
 
 // awaitWeights waits until the program has corrected a weight: it is neither an
 // original nor the ideal.
 func (b *testbed) awaitWeights(t *testing.T, p *program) {
 	t.Helper()
-	for {
+	p.await(t, "the program has corrected a weight", func() bool {
 		for _, cgroup := range b.cgroups {
 			setting, err := b.host.Weights.Get(cgroup)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if w := setting.Device; w != 0 && w != 77 && w != 300 {
-				return
+				return true
 			}
 		}
-		select {
-		case <-p.ended:
-			t.Fatalf("the daemon ended: %v: %s", p.err, p.output.String())
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
+		return false
+	})
 }
 
 // program is a running program under test.
@@ -177,13 +170,20 @@ func (o *output) String() string {
 // awaitWord waits until the program has logged something.
 func (p *program) awaitWord(t *testing.T, word string) {
 	t.Helper()
-	for !strings.Contains(p.output.String(), word) {
+	p.await(t, fmt.Sprintf("the program says %q", word), func() bool { return strings.Contains(p.output.String(), word) })
+}
+
+// await waits until ok, which the program must not end before.
+func (p *program) await(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	awaittest.Until(t, awaittest.Patience, what, func() bool {
 		select {
 		case <-p.ended:
-			t.Fatalf("the program ended without %q: %v: %s", word, p.err, p.output.String())
-		case <-time.After(20 * time.Millisecond):
+			t.Fatalf("the program ended before %s: %v: %s", what, p.err, p.output.String())
+		default:
 		}
-	}
+		return ok()
+	})
 }
 
 // advised is the advice that the daemon must log if io.cost has the kernel's
@@ -227,7 +227,14 @@ func (p *program) interrupt(t *testing.T) string {
 	if err := p.cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
-	<-p.ended
+	select {
+	case <-p.ended:
+	case <-time.After(awaittest.Patience):
+		t.Fatalf("it did not end within %v: %s", awaittest.Patience, p.output.String())
+	}
+	if p.err != nil {
+		t.Errorf("interrupted, it ended with %v: %s", p.err, p.output.String())
+	}
 	return p.output.String()
 }
 
