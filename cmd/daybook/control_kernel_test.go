@@ -26,6 +26,7 @@ import (
 	"github.com/daybook-project/daybook/internal/disksim"
 	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/internal/needs"
+	"github.com/daybook-project/daybook/internal/procstat"
 )
 
 // controlRig is two simulated disks with an ext4 on each, and cgroups that do
@@ -227,6 +228,13 @@ func (p *daybookProcess) end(t *testing.T) {
 	}
 }
 
+// hasEnded reports whether the program has ended. Until the test waits for it, a signal finds
+// it all the same.
+func (p *daybookProcess) hasEnded() bool {
+	now, err := procstat.Read(p.cmd.Process.Pid)
+	return err != nil || now.Ended()
+}
+
 func (p *daybookProcess) said(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile(p.log)
@@ -261,7 +269,7 @@ func await(t *testing.T, p *daybookProcess, what string, so func() bool) {
 		if time.Now().After(end) {
 			t.Fatalf("after %v not %s:\n%s", patience, what, p.said(t))
 		}
-		if err := syscall.Kill(p.cmd.Process.Pid, 0); err != nil {
+		if p.hasEnded() {
 			t.Fatalf("the program ended before %s:\n%s", what, p.said(t))
 		}
 	}
