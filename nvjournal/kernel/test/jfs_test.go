@@ -199,7 +199,7 @@ func bootJFS(t *testing.T, config vm.Config) *vm.Machine {
 		config.Give = append(config.Give, vm.Give{Host: needs.Tool(t, tool)})
 	}
 	config.Give = append(config.Give, vm.Give{Host: built(t, "../../build/nvj", "nvjournal"), Guest: "/usr/bin/nvj"})
-	return vmtest.Boot(t, config)
+	return boot(t, config)
 }
 
 // jfsSystems are those of the wanted systems that are to be tested; none: it skips.
