@@ -107,9 +107,7 @@ needs root and a kernel with BTF, 5.15 or newer.`,
 	flags.Lookup("volume-size").DefValue = "" // the flag's own text would be 0B
 	flags.IntVar(&limit, "limit", 5, "advise for at most so many containers, the longest waits first; 0: all")
 	flags.BoolVar(&asJSON, "json", false, "print JSON")
-	_ = cmd.RegisterFlagCompletionFunc("device", func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		return diskNames(), cobra.ShellCompDirectiveNoFileComp
-	})
+	completeDisks(cmd, "device")
 	return cmd
 }
 

@@ -86,9 +86,7 @@ nothing on the host. It needs root and a kernel with BTF, 5.15 or newer.`,
 	flags.StringVar(&container, "container", "", "show only waiters with this container name or cgroup path; * does not cross /")
 	flags.IntVar(&limit, "limit", 10, "show at most so many waiters; 0: all")
 	flags.BoolVar(&asJSON, "json", false, "print JSON")
-	_ = cmd.RegisterFlagCompletionFunc("device", func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		return diskNames(), cobra.ShellCompDirectiveNoFileComp
-	})
+	completeDisks(cmd, "device")
 	return cmd
 }
 

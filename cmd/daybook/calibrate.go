@@ -69,6 +69,7 @@ idle.`,
 	flags.StringVar(&output, "output", "", "save to `FILE` (default "+calibrate.DefaultDir+"/calibration-UUID.json)")
 	flags.BoolVar(&asJSON, "json", false, "print the table, or the model, as JSON")
 	disk.add(flags)
+	completeDisks(cmd, "io-cost")
 	return cmd
 }
 

@@ -40,3 +40,10 @@ and /usr/share/fish/vendor_completions.d/daybook.fish.`,
 func completeWith(cmd *cobra.Command, flag string, values ...cobra.Completion) {
 	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 }
+
+// completeDisks completes a flag with the names of disks.
+func completeDisks(cmd *cobra.Command, flag string) {
+	_ = cmd.RegisterFlagCompletionFunc(flag, func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		return diskNames(), cobra.ShellCompDirectiveNoFileComp
+	})
+}

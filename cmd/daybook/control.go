@@ -113,6 +113,7 @@ no effect as notes. The exit code is 0 without errors, else 1.`,
 	f.pools.add(cmd)
 	flags.BoolVar(&f.logJSON, "log-json", false, "log as JSON lines")
 	flags.BoolVar(&f.verbose, "verbose", false, "log more")
+	completeDisks(cmd, "device")
 	completeWith(cmd, "law", law.FeedbackLaw, law.PaperLaw)
 	completeWith(cmd, "actuator", control.ActuatorAuto, control.ActuatorWeights, control.ActuatorLimits)
 	completeWith(cmd, "estimator", "handles", "syscalls")

@@ -57,6 +57,7 @@ The exit code is 0 if nothing is missing, else 1.`,
 		},
 	}
 	cmd.Flags().StringArrayVar(&devices, "device", nil, "a disk: a name such as sda, a node, major:minor, or a mount point; may be repeated")
+	completeDisks(cmd, "device")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	return cmd
 }

@@ -154,4 +154,14 @@ func TestCompletionScriptsAreWritten(t *testing.T) {
 			t.Errorf("%s %s: %v: %q", c.command, c.flag, err, out)
 		}
 	}
+	disks := strings.Join(diskNames(), "\n") + "\n:"
+	for _, command := range []string{"top", "blame", "advise", "metrics", "control", "restore", "doctor", "calibrate"} {
+		flag := "--device"
+		if command == "calibrate" {
+			flag = "--io-cost"
+		}
+		if out, err := execute(t, "__complete", command, flag, ""); err != nil || !strings.HasPrefix(out, disks) {
+			t.Errorf("%s %s: %v: %q; want the disks", command, flag, err, out)
+		}
+	}
 }

@@ -44,7 +44,7 @@ func (f *observeFlags) add(cmd *cobra.Command) {
 	}
 	complete("estimator", func() []string { return []string{"handles", "syscalls"} })
 	complete("interval", func() []string { return []string{"1s", "5s", "10s", "1m"} })
-	complete("device", diskNames)
+	completeDisks(cmd, "device")
 }
 
 func diskNames() []string {

@@ -56,6 +56,7 @@ wrote after Daybook. While control runs on the device, restore refuses: stop con
 	flags := cmd.Flags()
 	flags.StringVar(&stateDir, "state-dir", "", "`DIR` of the original settings (default "+control.DefaultStateDir+" and those registered in "+control.DefaultRunDir+")")
 	flags.StringVar(&device, "device", "", "restore only this disk (default: all that have a state)")
+	completeDisks(cmd, "device")
 	flags.BoolVar(&asJSON, "json", false, "print the outcome as JSON")
 	return cmd
 }

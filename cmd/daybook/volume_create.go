@@ -223,7 +223,7 @@ func newVolumeCreateCommand(v *volumeFlags) *cobra.Command {
 		Use:   "create NAME {--size SIZE | --device DEVICE}",
 		Short: "Create a volume",
 		Long: `Create creates a volume with an empty ext4; "daybook volume attach" mounts it. Create
-also creates a missing pool. If it fails or is interrupted, nothing is left.
+also creates a missing pool. If it fails or is interrupted, only the pool is left.
 
 A thin volume takes space of the pool for what was written to it. The pool's file system
 allocates and logs at each first write. A full volume is written once, now: later writes
