@@ -17,12 +17,16 @@ import (
 
 // severalDisks are devices on both disks of the guest.
 var severalDisks = []struct {
-	name, device, make, remove string
+	name, device string
+	// directories is how many the storm makes in a second: the journal of as many is a smaller
+	// part of each disk where it is divided among them.
+	directories  int
+	make, remove string
 }{
-	{"md raid1", "/dev/md0",
+	{"md raid1", "/dev/md0", 150,
 		"mdadm --create /dev/md0 -q --run --level=1 --raid-devices=2 --metadata=1.2 --assume-clean /dev/vda /dev/vdb",
 		"mdadm --stop --quiet /dev/md0; mdadm --zero-superblock /dev/vda /dev/vdb"},
-	{"LVM striped", "/dev/vg0/striped",
+	{"LVM striped", "/dev/vg0/striped", 400,
 		"pvcreate -qq /dev/vda /dev/vdb; vgcreate -qq vg0 /dev/vda /dev/vdb; lvcreate -qq -y -n striped -i 2 -I 64k -l 100%FREE vg0",
 		"vgremove -qq -y vg0; pvremove -qq /dev/vda /dev/vdb"},
 }
@@ -55,7 +59,7 @@ func TestGuestControlActsOnEachDiskOfAStack(t *testing.T) {
 				run(t, "sh", "-ec", s.make)
 				t.Cleanup(func() { run(t, "sh", "-ec", s.remove) })
 				b := newStackbed(t, s.device)
-				stop := b.load(t)
+				stop := b.load(t, s.directories)
 				defer stop()
 				time.Sleep(10 * time.Second)
 				before := b.shares(t, stackSeconds/2*time.Second)
@@ -107,12 +111,12 @@ const (
 	stackWriter = `dd if=/dev/zero of=$n bs=1M count=12 conv=fsync status=none
 while :; do dd if=/dev/zero of=$n bs=256k count=48 oflag=direct conv=notrunc status=none; done`
 	// stackStorm must log less than the share of its container, which no weight could hold
-	// back otherwise.
-	stackStorm = `i=10; while :; do mkdir $n.$i; seq -f $n.$i/%g 700 | xargs mkdir; rm -rf $n.$((i - 6)); i=$((i + 1)); done`
+	// back otherwise. So it makes some directories in a second, however fast the host is.
+	stackStorm = `i=10; while :; do mkdir $n.$i; seq -f $n.$i/%%g %d | xargs mkdir; rm -rf $n.$((i - 6)); i=$((i + 1)); sleep 1; done`
 )
 
 // load starts the writers, and the storm of the second container.
-func (b *stackbed) load(t *testing.T) (stop func()) {
+func (b *stackbed) load(t *testing.T, directories int) (stop func()) {
 	t.Helper()
 	var programs []*program
 	start := func(container, script string, copies int) {
@@ -125,7 +129,7 @@ func (b *stackbed) load(t *testing.T) (stop func()) {
 	for _, container := range b.containers {
 		start(container, stackWriter, 2)
 	}
-	start(b.containers[1], stackStorm, 1)
+	start(b.containers[1], fmt.Sprintf(stackStorm, directories), 1)
 	return func() {
 		for _, container := range b.containers {
 			if err := os.WriteFile(filepath.Join(b.tree.Root(), container, "cgroup.kill"), []byte("1"), 0); err != nil {
@@ -141,31 +145,37 @@ func (b *stackbed) load(t *testing.T) (stop func()) {
 // shares are the quiet container's parts of the bytes of each disk in some time.
 func (b *stackbed) shares(t *testing.T, during time.Duration) []float64 {
 	t.Helper()
-	count := func() (its, all []float64) {
-		charged, err := b.tree.IO(b.containers[0])
-		if err != nil {
-			t.Fatal(err)
-		}
+	count := func() (its, charged, all []float64) {
 		for _, disk := range b.disks {
 			stat, err := disk.Stat()
 			if err != nil {
 				t.Fatal(err)
 			}
-			c := charged[disk.Dev]
-			its, all = append(its, float64(c.ReadBytes+c.WriteBytes)), append(all, float64(stat.Bytes()))
+			var both [2]float64
+			for n, at := range b.containers {
+				counters, err := b.tree.IO(at)
+				if err != nil {
+					t.Fatal(err)
+				}
+				c := counters[disk.Dev]
+				both[n] = float64(c.ReadBytes + c.WriteBytes)
+			}
+			its, charged, all = append(its, both[0]), append(charged, both[0]+both[1]), append(all, float64(stat.Bytes()))
 		}
-		return its, all
+		return its, charged, all
 	}
-	itsBefore, allBefore := count()
+	itsBefore, chargedBefore, allBefore := count()
 	time.Sleep(during)
-	its, all := count()
+	its, charged, all := count()
 	shares := make([]float64, len(its))
 	for i := range shares {
 		shares[i] = (its[i] - itsBefore[i]) / (all[i] - allBefore[i])
 		if used := (all[i] - allBefore[i]) / during.Seconds() / stackBytesPerSecond; used < stackMinUse {
 			t.Errorf("%s: %.0f %% of the disk's rate was used: weights decide nothing then", b.disks[i].Name, 100*used)
 		}
-		t.Logf("%s: %.1f MB/s, the quiet container has %.1f %%", b.disks[i].Name, (all[i]-allBefore[i])/1e6/during.Seconds(), 100*shares[i])
+		hidden := 1 - (charged[i]-chargedBefore[i])/(all[i]-allBefore[i])
+		t.Logf("%s: %.1f MB/s, the quiet container has %.1f %%, and %.1f %% is charged to neither", b.disks[i].Name,
+			(all[i]-allBefore[i])/1e6/during.Seconds(), 100*shares[i], 100*hidden)
 	}
 	return shares
 }
