@@ -51,6 +51,8 @@ type Controller struct {
 	late bool
 	// refreshComplaint is the error of the last look for cgroups; "": it had none.
 	refreshComplaint string
+	// tunablesComplaint is the error of the last time that tunables were set; "": it had none.
+	tunablesComplaint string
 	// scheduler records whether the disk's scheduler follows its weights.
 	scheduler schedulerTrust
 	tuning    tuning

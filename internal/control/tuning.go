@@ -199,13 +199,13 @@ func (c *Controller) tuneIfNeeded() bool {
 	case level == 0:
 		return false
 	case part > tunePart && part == s.missed.Lack:
-		c.tune(level, s.missed.Short, fmt.Sprintf("%s lacked %.0f %% of the disk that is due to it for %.0f s", s.missed.Short, 100*part, s.seconds))
+		c.tune(level, s.missed.Short, fmt.Sprintf("%s lacked %.0f %% of the disk that is due to it for %.0f s", c.who(s.missed.Short), 100*part, s.seconds))
 	case part > tunePart:
 		short := ""
 		if s.missed.Lack > tunePart {
 			short = s.missed.Short // what one has too much, several lack: this one most
 		}
-		c.tune(level, short, fmt.Sprintf("%s had %.0f %% of the disk beyond what is due to it for %.0f s, and others lacked that", s.missed.Greedy, 100*part, s.seconds))
+		c.tune(level, short, fmt.Sprintf("%s had %.0f %% of the disk beyond what is due to it for %.0f s, and others lacked that", c.who(s.missed.Greedy), 100*part, s.seconds))
 	case !ignored:
 		c.tune(level, "", fmt.Sprintf("a container's journal and metadata are %.0f %% of the disk", 100*s.hidden))
 	default:

@@ -333,3 +333,32 @@ func TestControlBeginsWithoutATunableThatCannotBeSet(t *testing.T) {
 		t.Errorf("no warning:\n%s", log.String())
 	}
 }
+
+// Each level sets all tunables again. One that cannot be set is an error once.
+func TestATunableThatCannotBeSetIsLoggedOnce(t *testing.T) {
+	f := newFakeHost("/ca", "/cb")
+	f.tunables = map[string]string{"low_latency": "0", "strict_guarantees": "0", "timeout_sync": "124", "nr_requests": "256", "slice_idle": "8"}
+	f.before = func(what string) error {
+		if what == "slice_idle 33" {
+			return errors.New("refused")
+		}
+		return nil
+	}
+	options := fakeOptions(t, f, "actuator: weights\n"+twoEqual, repeat(8, func() account.Sample {
+		ca, cb := did("/ca", 44e6, 0), did("/cb", 56e6, 0)
+		ca.BusySeconds, cb.BusySeconds = 5, 5
+		return sampleOf(ca, cb)
+	})...)
+	var log bytes.Buffer
+	options.Log = slog.New(slog.NewTextHandler(&log, nil))
+	options.Name = func(path string) string { return "shop" + path }
+	if err := Run(context.Background(), options); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(log.String(), "cannot set all of the scheduler's tunables"); n != 1 || !strings.Contains(log.String(), "tunable=strict_guarantees value=1") {
+		t.Errorf("logged %d times; want once, and a second level:\n%s", n, log.String())
+	}
+	if !strings.Contains(log.String(), "shop/ca (/ca) lacked") {
+		t.Errorf("the container is not named:\n%s", log.String())
+	}
+}
