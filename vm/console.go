@@ -5,6 +5,7 @@ import (
 	"io"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -104,6 +105,23 @@ func KernelProblems(log string) []string {
 		}
 	}
 	return problems
+}
+
+// flags are those of an x86 processor in the report of a fault.
+var flags = regexp.MustCompile(`EFLAGS: ([0-9a-f]+)\b`)
+
+// EmulatorFault returns the first line of a kernel log with flags that no processor has, or
+// "". Bit 22 and the bits above it are always 0: the kernel cannot set them, but QEMU did.
+func EmulatorFault(log string) string {
+	const known = 22
+	for line := range strings.Lines(log) {
+		for _, found := range flags.FindAllStringSubmatch(line, -1) {
+			if value, err := strconv.ParseUint(found[1], 16, 64); err == nil && value>>known != 0 {
+				return strings.TrimSpace(line)
+			}
+		}
+	}
+	return ""
 }
 
 // lastLines returns the last n lines that are not empty, for errors.

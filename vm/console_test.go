@@ -1,6 +1,7 @@
 package vm
 
 import (
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -25,6 +26,17 @@ func TestKernelProblems(t *testing.T) {
 	}
 	if got := KernelProblems("[ 1.0] DEBUG: all is well\nno BUG here\n"); got != nil {
 		t.Errorf("%q", got)
+	}
+}
+
+func TestFlagsThatNoProcessorHasAreTheEmulators(t *testing.T) {
+	const log = `[  266.5] RSP: 002b:00003ffd1e87e818 EFLAGS: 00200206 ORIG_RAX: 0000000000000038
+[  266.5] RSP: 0018:ffffc900004b3c68 EFLAGS: %s
+`
+	for flags, want := range map[string]string{"00210246": "", "1eaa0246": "[  266.5] RSP: 0018:ffffc900004b3c68 EFLAGS: 1eaa0246"} {
+		if got := EmulatorFault(fmt.Sprintf(log, flags)); got != want {
+			t.Errorf("%s: %q, want %q", flags, got, want)
+		}
 	}
 }
 

@@ -143,7 +143,7 @@ func Boot(t testing.TB, config vm.Config) *vm.Machine {
 	m := BootWithKernelProblems(t, config)
 	t.Cleanup(func() {
 		if problems := m.KernelProblems(); len(problems) > 0 {
-			t.Errorf("the guest's kernel reported faults:\n%s\nthe console:\n%s", strings.Join(problems, "\n"), m.Console())
+			t.Error(describe(problems, m.Console()))
 		}
 	})
 	return m
@@ -159,6 +159,15 @@ func BootWithKernelProblems(t testing.TB, config vm.Config) *vm.Machine {
 	}
 	t.Cleanup(m.Close)
 	return m
+}
+
+// describe is the message on faults of the kernel.
+func describe(problems []string, console string) string {
+	text := "the guest's kernel reported faults:\n" + strings.Join(problems, "\n")
+	if line := vm.EmulatorFault(console); line != "" {
+		text += "\nno processor has these flags, so the emulator broke the guest, not the kernel:\n" + line
+	}
+	return text + "\nthe console:\n" + console
 }
 
 // InGuest runs a test in a guest, once on each kernel, as a subtest named
@@ -259,7 +268,7 @@ func onHost(t *testing.T, kernel string, config Config) {
 	// Those since the boot: a guest that has reported one gets no other test.
 	problems := m.KernelProblems()
 	if len(problems) > 0 && !config.AllowKernelProblems {
-		t.Errorf("the guest's kernel reported faults:\n%s\nthe console:\n%s", strings.Join(problems, "\n"), m.Console())
+		t.Error(describe(problems, m.Console()))
 	}
 	switch {
 	case err != nil && !errors.As(err, &exit):
