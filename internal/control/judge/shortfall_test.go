@@ -66,8 +66,12 @@ func TestASiblingThatMissesOnceIsNoVerdict(t *testing.T) {
 		// One has too much, and others lack it in turn, or a part of it each.
 		{Missed{0.06, "a", 0.06, "c"}, false}, {Missed{0.06, "b", 0.06, "c"}, true},
 		{Missed{0.01, "a", 0.02, "c"}, true}, {Missed{0.02, "b", 0.04, "c"}, true}, {Missed{}, true}, {Missed{}, true}, {Missed{}, false},
-		{Missed{0.03, "a", 0.06, "c"}, false}, {Missed{0.04, "a", 0.06, "d"}, false}, {Missed{0.03, "a", 0.04, "d"}, false},
-		{Missed{0.03, "a", 0.06, "d"}, false}, {Missed{0.03, "b", 0.06, "d"}, true},
+		{Missed{0.03, "a", 0.06, "c"}, false}, {Missed{0.04, "a", 0.06, "d"}, false}, {Missed{0.03, "a", 0.03, "d"}, false},
+		{Missed{0.03, "a", 0.06, "d"}, false}, {Missed{0.03, "b", 0.06, "d"}, true}, {Missed{}, true}, {Missed{}, true}, {Missed{}, false},
+		// A window with a little less neither counts nor interrupts, if it is the same sibling's.
+		{Missed{Lack: 0.06, Short: "a"}, false}, {Missed{Lack: 0.04, Short: "a"}, false}, {Missed{Lack: 0.04, Short: "a"}, false},
+		{Missed{Lack: 0.06, Short: "a"}, true}, {Missed{}, true}, {Missed{}, true}, {Missed{}, false},
+		{Missed{Lack: 0.06, Short: "a"}, false}, {Missed{Lack: 0.04, Short: "b"}, false}, {Missed{Lack: 0.06, Short: "a"}, false},
 	} {
 		if s.Take(NoEvidence, step.missed, 5); s.Ignored != step.ignored {
 			t.Fatalf("step %d: ignored %v; want %v", n, s.Ignored, step.ignored)

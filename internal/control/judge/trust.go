@@ -39,15 +39,17 @@ type Repeated struct {
 	Seconds float64
 }
 
-// take enters a window that names a sibling, and the part of the disk that it is about.
+// take enters a window that names a sibling, and the part of the disk that it is about. A window
+// with less than ShortPart, but more than heldPart, of the same sibling is not counted and does not
+// interrupt those that are.
 func (r *Repeated) take(part float64, id string, seconds float64) {
 	switch {
-	case !(part > ShortPart):
-		*r = Repeated{}
-	case id == r.ID:
+	case part > ShortPart && id == r.ID:
 		r.Seconds += seconds
-	default:
+	case part > ShortPart:
 		*r = Repeated{id, seconds}
+	case !(part > heldPart) || id != r.ID:
+		*r = Repeated{}
 	}
 }
 
