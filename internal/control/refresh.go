@@ -126,9 +126,9 @@ func (c *Controller) include(groups []Group, now sight) (members map[string]bool
 }
 
 // forgetVanished follows cgroups that were renamed. It drops cgroups that are gone, or that
-// another one of the same path has replaced, and restores the weights of their units. Their part of the state
-// stays on disk until the next save. It affects no other cgroup, because it has
-// their IDs.
+// another one of the same path has replaced, and restores the weights of their units. Their part
+// of the state stays on disk until the next save. It affects no other cgroup, because it has their
+// IDs.
 func (c *Controller) forgetVanished(exists map[string]uint64) {
 	gone, renamed := c.takeMissing(exists)
 	for _, g := range gone {
