@@ -78,7 +78,7 @@ func (c Commit) Filesystem() Filesystem { return Filesystem{c.Dev, c.Instance} }
 // Kind is the kind of a Write.
 type Kind uint32
 
-// The kinds of writes; the same as in bpf/maps.h.
+// The kinds of writes; the same as in bpf/bios.h.
 const (
 	// KindJournal is the writes of jbd2 threads, by charged cgroup.
 	KindJournal Kind = 1

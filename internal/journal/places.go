@@ -8,7 +8,7 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// Values in bpf/maps.h.
+// Values in bpf/places.h.
 const (
 	placeFree  = 0
 	placeReady = 2 // the place has a key and its sums

@@ -119,7 +119,7 @@ func open(load func() (*ebpf.CollectionSpec, error)) (*Probe, error) {
 	}
 	p := &Probe{
 		source: source,
-		// As in bpf/maps.h.
+		// As in bpf/charged.h.
 		generation: 1,
 		followed:   make(map[NVModule][]link.Link),
 		partial:    make(map[transaction]uint64),
@@ -232,7 +232,7 @@ func (p *Probe) load(spec *ebpf.CollectionSpec) error {
 // the use of each; without them the account is coarser, not wrong.
 func (p *Probe) Missing() []string { return slices.Clone(p.missing) }
 
-// Values of the map of disks; the same in bpf/maps.h.
+// Values of the map of disks; the same in bpf/charged.h.
 const (
 	diskObserved = 1
 	diskJournal  = 2

@@ -16,7 +16,8 @@
  */
 #include "commits.h"
 #include "culprits.h"
-#include "waits.h"
 #include "memory.h"
+#include "starts.h"
+#include "syncs.h"
 
 char LICENSE[] SEC("license") = "GPL";

@@ -19,7 +19,8 @@
 #define DAYBOOK_BLAME_MEMORY_H
 
 #include "culprits.h"
-#include "waits.h"
+#include "starts.h"
+#include "syncs.h"
 
 static __always_inline void memory_commit_begins(struct journal *journal, __u64 now)
 {
@@ -317,7 +318,7 @@ int BPF_PROG(jbd2nvj_handle_ends, __u64 dev)
 	return memory_handle_ends((__u32)dev);
 }
 
-/* Programs of ext4's events, as in waits.h and culprits.h. */
+/* Programs of ext4's events, as in starts.h and culprits.h. */
 #define EXT4NVJ(event, call)                                                                       \
 	SEC("raw_tp/ext4nvj_" #event)                                                              \
 	int BPF_PROG(ext4nvj_##event, struct inode *inode)                                         \

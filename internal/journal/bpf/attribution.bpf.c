@@ -16,10 +16,11 @@
  * The programs attach to tracepoints only, because fentry and kprobes are not
  * available on every host.
  */
-#include "blocks.h"
 #include "commits.h"
+#include "completions.h"
 #include "handles.h"
 #include "nvjournal.h"
 #include "owners.h"
+#include "submissions.h"
 
 char LICENSE[] SEC("license") = "GPL";

@@ -14,7 +14,8 @@
 #ifndef DAYBOOK_INSTANCES_H
 #define DAYBOOK_INSTANCES_H
 
-#include "maps.h"
+#include "filesystems.h"
+#include "inodes.h"
 #include "tasks.h"
 
 /* fs/ext4/ext4.h */
@@ -25,7 +26,7 @@
  * may still exist.
  */
 #define INSTANCE_ENDED (1U << 31)
-/* A device number and an instance fit into the value of a class (blocks.h). */
+/* A device number and an instance fit into the value of a class (bios.h). */
 #define INSTANCE_MASK ((1U << 24) - 1)
 
 static __always_inline struct instance *find_instance(__u32 dev)

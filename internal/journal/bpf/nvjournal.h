@@ -15,8 +15,47 @@
 #ifndef DAYBOOK_NVJOURNAL_H
 #define DAYBOOK_NVJOURNAL_H
 
-#include "blocks.h"
+#include "bios.h"
 #include "handles.h"
+
+/* The part of a cgroup in a journal in memory. */
+struct logged_key {
+	__u32 dev;
+	__u32 instance;
+	__u64 cgroup;
+};
+
+struct logged {
+	__u64 lines;
+	__u64 blocks;
+	__u64 handles;
+	__u64 commits;
+	__u64 forced; /* how many of the commits a process did, and not a kernel thread */
+};
+
+/* A block that a handle of ext4nvj has changed, and that will be logged later. */
+struct waiting_key {
+	__u64 block;
+	__u64 dev;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 32768);
+	__type(key, struct logged_key);
+	__type(value, struct logged);
+} logged SEC(".maps");
+
+/*
+ * block -> the cgroup whose handle changed it first in its transaction, until it
+ * is logged. A mount has 512 of them at most.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, struct waiting_key);
+	__type(value, __u64);
+} waiting SEC(".maps");
 
 /* Returns NULL if the map is full. */
 static __always_inline struct logged *logged_by(__u32 dev, __u64 cgroup)
