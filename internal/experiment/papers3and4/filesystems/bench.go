@@ -128,33 +128,14 @@ func Bench(ctx context.Context, o Options) (result Result, err error) {
 	if err := o.Check(); err != nil {
 		return result, err
 	}
-	if b := o.Before; len(b.Runs) > 0 && (b.Rounds != o.Rounds || b.Milliseconds != o.Milliseconds || b.CreateFiles != o.CreateFiles || b.CreateMilliseconds != o.CreateMilliseconds) {
-		return result, fmt.Errorf("the earlier result has %d rounds of %d ms, and %d files in %d ms, and this one would have %d, %d, %d and %d: measure all parts, or write to another file (--output)",
-			b.Rounds, b.Milliseconds, b.CreateFiles, b.CreateMilliseconds, o.Rounds, o.Milliseconds, o.CreateFiles, o.CreateMilliseconds)
-	}
-	if b := o.Before; len(b.Runs) > 0 && (b.KVM != o.KVM || b.CPUs != result.CPUs) {
-		return result, fmt.Errorf("the earlier result is of another guest (%d processors, KVM %v; this one: %d, %v): measure all parts, or write to another file (--output)", b.CPUs, b.KVM, result.CPUs, o.KVM)
+	if err := result.fits(o.Before); err != nil {
+		return result, err
 	}
 	progress := func(string) {}
 	if o.Progress != nil {
 		progress = o.Progress
 	}
-	var disks []Disk
-	loads := make(map[string][]string)
-	known := Disks()
-	if o.Native {
-		known = NativeDisks()
-	}
-	for _, d := range known {
-		for _, load := range Loads() {
-			if slices.Contains(o.Parts, Part{d.Name, load}) {
-				loads[d.Name] = append(loads[d.Name], load)
-			}
-		}
-		if len(loads[d.Name]) > 0 {
-			disks = append(disks, d)
-		}
-	}
+	disks, loads := o.disks()
 	progress("booting")
 	g, err := o.Boot(ctx, disks, o.Arrangements)
 	if err != nil {
@@ -184,50 +165,94 @@ func Bench(ctx context.Context, o Options) (result Result, err error) {
 	return result, nil
 }
 
+// fits refuses to add to an earlier result that was measured in another way.
+func (n Result) fits(before Result) error {
+	if len(before.Runs) == 0 {
+		return nil
+	}
+	if before.Rounds != n.Rounds || before.Milliseconds != n.Milliseconds || before.CreateFiles != n.CreateFiles || before.CreateMilliseconds != n.CreateMilliseconds {
+		return fmt.Errorf("the earlier result has %d rounds of %d ms, and %d files in %d ms, and this one would have %d, %d, %d and %d: measure all parts, or write to another file (--output)",
+			before.Rounds, before.Milliseconds, before.CreateFiles, before.CreateMilliseconds, n.Rounds, n.Milliseconds, n.CreateFiles, n.CreateMilliseconds)
+	}
+	if before.KVM != n.KVM || before.CPUs != n.CPUs {
+		return fmt.Errorf("the earlier result is of another guest (%d processors, KVM %v; this one: %d, %v): measure all parts, or write to another file (--output)", before.CPUs, before.KVM, n.CPUs, n.KVM)
+	}
+	return nil
+}
+
+// disks returns the disks that parts are measured on, and the loads on each, by its name.
+func (o Options) disks() (disks []Disk, loads map[string][]string) {
+	known := Disks()
+	if o.Native {
+		known = NativeDisks()
+	}
+	loads = make(map[string][]string)
+	for _, d := range known {
+		for _, load := range Loads() {
+			if slices.Contains(o.Parts, Part{d.Name, load}) {
+				loads[d.Name] = append(loads[d.Name], load)
+			}
+		}
+		if len(loads[d.Name]) > 0 {
+			disks = append(disks, d)
+		}
+	}
+	return disks, loads
+}
+
 // runs combines the samples of a case into runs. No sample may be missing.
 func runs(c Case, samples []Sample) (runs []Run, err error) {
 	for _, load := range c.Loads {
 		for _, threads := range c.Threads {
 			for _, arrangement := range c.Arrangements {
 				run := Run{Disk: c.Disk, Load: load, Threads: threads, Arrangement: arrangement}
-				var timed []LoadResult
-				counted := 0
-				for _, s := range samples {
-					switch {
-					case s.Load != load || s.Threads != threads || s.Arrangement != arrangement:
-					case s.Counts != nil:
-						run.Counts = *s.Counts
-						counted++
-					case s.Result.Operations == 0 || s.Result.Seconds <= 0:
-						return nil, fmt.Errorf("%s, %s, %d threads: a run of %d operations in %g s", load, arrangement, threads, s.Result.Operations, s.Result.Seconds)
-					default:
-						timed = append(timed, s.Result)
-					}
+				if err := run.combine(samples, c.Rounds); err != nil {
+					return nil, fmt.Errorf("%s, %s, %d threads: %w", load, arrangement, threads, err)
 				}
-				if len(timed) != c.Rounds || counted != 1 {
-					return nil, fmt.Errorf("%s, %s, %d threads: the guest returned %d timed runs and %d counted runs; want %d and 1", load, arrangement, threads, len(timed), counted, c.Rounds)
-				}
-				of := func(value func(LoadResult) float64) statistics.Spread {
-					var values []float64
-					for _, r := range timed {
-						values = append(values, value(r))
-					}
-					return statistics.Spread{Median: statistics.Median(values), Low: slices.Min(values), High: slices.Max(values)}
-				}
-				rate := func(r LoadResult) float64 { return float64(r.Operations) / r.Seconds }
-				run.OperationsPerSecond = of(rate)
-				for _, r := range timed {
-					run.Rates = append(run.Rates, rate(r))
-				}
-				run.SyncsPerSecond = of(func(r LoadResult) float64 { return float64(r.Syncs) / r.Seconds })
-				run.SyncP50Seconds = of(func(r LoadResult) float64 { return r.SyncP50Seconds })
-				run.SyncP95Seconds = of(func(r LoadResult) float64 { return r.SyncP95Seconds })
-				run.SyncP99Seconds = of(func(r LoadResult) float64 { return r.SyncP99Seconds })
 				runs = append(runs, run)
 			}
 		}
 	}
 	return runs, nil
+}
+
+// combine sets what was measured from those samples that are of the run: one of each
+// round, and one that is counted.
+func (r *Run) combine(samples []Sample, rounds int) error {
+	var timed []LoadResult
+	counted := 0
+	for _, s := range samples {
+		switch {
+		case s.Load != r.Load || s.Threads != r.Threads || s.Arrangement != r.Arrangement:
+		case s.Counts != nil:
+			r.Counts = *s.Counts
+			counted++
+		case s.Result.Operations == 0 || s.Result.Seconds <= 0:
+			return fmt.Errorf("a run of %d operations in %g s", s.Result.Operations, s.Result.Seconds)
+		default:
+			timed = append(timed, s.Result)
+		}
+	}
+	if len(timed) != rounds || counted != 1 {
+		return fmt.Errorf("the guest returned %d timed runs and %d counted runs; want %d and 1", len(timed), counted, rounds)
+	}
+	spread := func(value func(LoadResult) float64) statistics.Spread {
+		var values []float64
+		for _, result := range timed {
+			values = append(values, value(result))
+		}
+		return statistics.Spread{Median: statistics.Median(values), Low: slices.Min(values), High: slices.Max(values)}
+	}
+	rate := func(result LoadResult) float64 { return float64(result.Operations) / result.Seconds }
+	for _, result := range timed {
+		r.Rates = append(r.Rates, rate(result))
+	}
+	r.OperationsPerSecond = spread(rate)
+	r.SyncsPerSecond = spread(func(result LoadResult) float64 { return float64(result.Syncs) / result.Seconds })
+	r.SyncP50Seconds = spread(func(result LoadResult) float64 { return result.SyncP50Seconds })
+	r.SyncP95Seconds = spread(func(result LoadResult) float64 { return result.SyncP95Seconds })
+	r.SyncP99Seconds = spread(func(result LoadResult) float64 { return result.SyncP99Seconds })
+	return nil
 }
 
 // put adds a run, and replaces an earlier one of the same kind.
