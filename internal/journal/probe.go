@@ -3,12 +3,10 @@ package journal
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"runtime/debug"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -155,19 +153,50 @@ func (p *Probe) load(spec *ebpf.CollectionSpec) error {
 	if err := AddSpares(spec, cache); err != nil {
 		return err
 	}
-	collection, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Cache: cache})
+	collection, err := newCollection(spec, cache)
 	if err != nil {
-		var verifier *ebpf.VerifierError
-		if errors.As(err, &verifier) {
-			return fmt.Errorf("%w: the kernel refuses a BPF program: %w", ErrUnsupported, err)
-		}
-		return fmt.Errorf("%w: cannot load the BPF programs: %v", ErrUnsupported, err)
+		return err
 	}
 	defer collection.Close()
 	converts, err := SetConversions(collection, cache)
 	if err != nil {
 		return err
 	}
+	if err := p.takeMaps(spec, collection); err != nil {
+		return err
+	}
+	endsKnown, err := p.setEnds(spec)
+	if err != nil {
+		return err
+	}
+	for name, program := range spare.Of(collection) {
+		if converts && name == "work_conversion" {
+			continue
+		}
+		if err := p.attach(name, spec.Programs[name].AttachTo, program, endsKnown); err != nil {
+			return err
+		}
+	}
+	if err := p.observeSubmissions(); err != nil {
+		return err
+	}
+	return p.records.open(&p.objects)
+}
+
+func newCollection(spec *ebpf.CollectionSpec, cache *btf.Cache) (*ebpf.Collection, error) {
+	collection, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Cache: cache})
+	var verifier *ebpf.VerifierError
+	switch {
+	case errors.As(err, &verifier):
+		return nil, fmt.Errorf("%w: the kernel refuses a BPF program: %w", ErrUnsupported, err)
+	case err != nil:
+		return nil, fmt.Errorf("%w: cannot load the BPF programs: %v", ErrUnsupported, err)
+	}
+	return collection, nil
+}
+
+// takeMaps takes the maps that the probe uses from the collection.
+func (p *Probe) takeMaps(spec *ebpf.CollectionSpec, collection *ebpf.Collection) error {
 	p.maps = maps.Clone(collection.Maps)
 	maps.DeleteFunc(p.maps, func(name string, _ *ebpf.Map) bool { return spare.IsOwn(name) })
 	if err := errors.Join(collection.Assign(&p.objects.attributionMaps), collection.Assign(&p.objects.attributionVariables)); err != nil {
@@ -193,39 +222,32 @@ func (p *Probe) load(spec *ebpf.CollectionSpec) error {
 	}
 	p.chargedPlaces.open(memory, spec.Variables["charged_places"])
 	p.filesystemPlaces.open(memory, spec.Variables["filesystem_places"])
-	known, err := p.setEnds(spec)
-	if err != nil {
-		return err
-	}
-	for name, program := range spare.Of(collection) {
-		if converts && name == "work_conversion" {
-			continue
-		}
-		if known && spec.Programs[name].AttachTo == "block_bio_queue" {
+	return nil
+}
+
+// attach attaches a program to its tracepoint. The program for submitted bios is only kept
+// if the functions that end bios are known: observeSubmissions attaches it.
+func (p *Probe) attach(name, tracepoint string, program spare.Program, endsKnown bool) error {
+	if tracepoint == "block_bio_queue" {
+		if endsKnown {
 			held, err := program.Clone()
 			if err != nil {
 				return err
 			}
 			p.submissions = &held
-			continue
+			return nil
 		}
-		if spec.Programs[name].AttachTo == "block_bio_queue" {
-			if err := p.setCloned(); err != nil {
-				return err
-			}
+		if err := p.setCloned(); err != nil {
+			return err
 		}
-		l, err := program.Attach(spare.Tracing)
-		if err != nil {
-			return fmt.Errorf("%w: cannot attach %s to the tracepoint %s: %v",
-				ErrUnsupported, name, spec.Programs[name].AttachTo, err)
-		}
-		p.links = append(p.links, l)
-		p.tracepoints = append(p.tracepoints, spec.Programs[name].AttachTo)
 	}
-	if err := p.observeSubmissions(); err != nil {
-		return err
+	l, err := program.Attach(spare.Tracing)
+	if err != nil {
+		return fmt.Errorf("%w: cannot attach %s to the tracepoint %s: %v", ErrUnsupported, name, tracepoint, err)
 	}
-	return p.records.open(&p.objects)
+	p.links = append(p.links, l)
+	p.tracepoints = append(p.tracepoints, tracepoint)
+	return nil
 }
 
 // Missing lists the tracepoints that this kernel does not have. bpf/ describes
@@ -344,166 +366,4 @@ func (p *Probe) detach() error {
 	}
 	errs = append(errs, p.objects.attributionMaps.Close())
 	return errors.Join(errs...)
-}
-
-// required are the tracepoints without which attribution is impossible, unless
-// ext4nvj or jfsnvj is loaded.
-var required = []string{"jbd2_handle_stats", "jbd2_run_stats"}
-
-// dropUnattachable removes the programs whose tracepoint this kernel does not
-// have or has with other arguments, and returns the tracepoints without a
-// program.
-func dropUnattachable(spec *ebpf.CollectionSpec, cache *btf.Cache) ([]string, error) {
-	served, err := servedTracepoints(spec, cache)
-	if err != nil {
-		return nil, err
-	}
-	var missing []string
-	for tracepoint, ok := range served {
-		if !ok {
-			missing = append(missing, tracepoint)
-		}
-	}
-	slices.Sort(missing)
-	lacking := slices.DeleteFunc(slices.Clone(missing), func(m string) bool { return !slices.Contains(required, m) })
-	if len(lacking) == 0 {
-		return missing, nil
-	}
-	if !HasNVJournal() {
-		return nil, fmt.Errorf("%w: the kernel has no tracepoint %s; %s", ErrUnsupported, lacking[0], WhyNoTracepoint())
-	}
-	// Without the kernel's own ext4, all its tracepoints are missing, so they are not
-	// listed.
-	return lacking, nil
-}
-
-// kernelBTF has the types of the kernel and its modules: a btf.Cache, or, in tests, those of
-// another kernel.
-type kernelBTF interface {
-	Kernel() (*btf.Spec, error)
-	Module(name string) (*btf.Spec, error)
-}
-
-// servedTracepoints removes the programs that cannot be attached, and says of each
-// tracepoint whether a program is left for it.
-func servedTracepoints(spec *ebpf.CollectionSpec, cache kernelBTF) (map[string]bool, error) {
-	served := make(map[string]bool)
-	for name, program := range spec.Programs {
-		tracepoint := program.AttachTo
-		proto, err := tracepointArguments(cache, tracepoint)
-		if err != nil {
-			return nil, err
-		}
-		fits := proto != nil && argumentsFit(name, proto)
-		served[tracepoint] = served[tracepoint] || fits
-		if !fits {
-			delete(spec.Programs, name)
-		}
-	}
-	return served, nil
-}
-
-// Tracepoint is one that the programs attach to.
-type Tracepoint struct {
-	Name string
-	// Required: without it nothing can be attributed. Without another the account
-	// is coarser.
-	Required bool
-	// Present: the running kernel has it, with arguments that a program can read.
-	Present bool
-}
-
-// Tracepoints lists those that the handles estimator attaches to, by name. It reads
-// the kernel's BTF, loads nothing, and needs no root. The error wraps ErrUnsupported
-// where there is no BTF.
-func Tracepoints() ([]Tracepoint, error) {
-	if err := checkBTF(); err != nil {
-		return nil, err
-	}
-	spec, err := loadAttribution()
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the compiled BPF programs: %w", err)
-	}
-	maps.DeleteFunc(spec.Programs, func(_ string, program *ebpf.ProgramSpec) bool { return ofNVJournal(program) })
-	served, err := servedTracepoints(spec, btf.NewCache())
-	if err != nil {
-		return nil, err
-	}
-	var list []Tracepoint
-	for _, name := range slices.Sorted(maps.Keys(served)) {
-		list = append(list, Tracepoint{Name: name, Required: slices.Contains(required, name), Present: served[name]})
-	}
-	return list, nil
-}
-
-// checkBTF refuses a kernel that does not describe its types.
-func checkBTF() error {
-	if _, err := os.Stat(kernelTypes); errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w: the kernel has no BTF (/sys/kernel/btf/vmlinux); "+
-			"it must be built with CONFIG_DEBUG_INFO_BTF=y", ErrUnsupported)
-	}
-	return nil
-}
-
-// argumentsFit picks between the variants of one program; the first argument
-// of the prototype is the kernel's own context.
-func argumentsFit(program string, arguments []btf.FuncParam) bool {
-	first := ""
-	if len(arguments) > 1 {
-		first = pointedTo(arguments[1].Type)
-	}
-	switch program {
-	case "sync_file":
-		return first == "file"
-	case "sync_dentry":
-		return first == "dentry"
-	case "bio_queue":
-		return first == "bio"
-	case "bio_queue_of":
-		return first == "request_queue"
-	case "rq_complete":
-		return first == "request"
-	}
-	return true
-}
-
-func pointedTo(t btf.Type) string {
-	if pointer, ok := btf.UnderlyingType(t).(*btf.Pointer); ok {
-		return btf.UnderlyingType(pointer.Target).TypeName()
-	}
-	return ""
-}
-
-// tracepointArguments returns nil if no tracepoint has that name, in the kernel
-// or in one of its modules.
-func tracepointArguments(cache kernelBTF, tracepoint string) ([]btf.FuncParam, error) {
-	specs := []func() (*btf.Spec, error){cache.Kernel}
-	module, _, _ := strings.Cut(tracepoint, "_")
-	if _, err := os.Stat("/sys/kernel/btf/" + module); err == nil {
-		specs = append(specs, func() (*btf.Spec, error) { return cache.Module(module) })
-	}
-	for _, load := range specs {
-		spec, err := load()
-		if err != nil {
-			return nil, fmt.Errorf("%w: cannot read the kernel's BTF: %v", ErrUnsupported, err)
-		}
-		var typedef *btf.Typedef
-		err = spec.TypeByName("btf_trace_"+tracepoint, &typedef)
-		if errors.Is(err, btf.ErrNotFound) {
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("cannot look up the tracepoint %s: %w", tracepoint, err)
-		}
-		pointer, ok := typedef.Type.(*btf.Pointer)
-		if !ok {
-			return nil, fmt.Errorf("the tracepoint %s has the type %s, which is not a pointer to a function", tracepoint, typedef.Type)
-		}
-		proto, ok := pointer.Target.(*btf.FuncProto)
-		if !ok {
-			return nil, fmt.Errorf("the tracepoint %s points to %s, which is not a function", tracepoint, pointer.Target)
-		}
-		return proto.Params, nil
-	}
-	return nil, nil
 }
