@@ -176,10 +176,16 @@ func (p *program) awaitWord(t *testing.T, word string) {
 // await waits until ok, which the program must not end before.
 func (p *program) await(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	awaittest.Until(t, awaittest.Patience, what, func() bool {
+	const patience = 10 * time.Minute // an emulated guest can get a tenth of a processor
+	defer func() {
+		if t.Failed() {
+			t.Logf("the program: %s", p.output.String())
+		}
+	}()
+	awaittest.Until(t, patience, what, func() bool {
 		select {
 		case <-p.ended:
-			t.Fatalf("the program ended before %s: %v: %s", what, p.err, p.output.String())
+			t.Fatalf("the program ended before %s: %v", what, p.err)
 		default:
 		}
 		return ok()
