@@ -12,8 +12,8 @@ import (
 const maxCauses = 5
 
 // WriteWaits writes who waited for the journal and for whom, as plain text: at
-// most limit waiters, the longest first; 0 means all. Width limits the lines in
-// cells; 0 means no limit.
+// most limit waiters, the longest first; 0 means all. matching is as in WaitLines. Width
+// limits the lines in cells; 0 means no limit.
 func WriteWaits(w io.Writer, sample account.Sample, matching string, limit, width int) error {
 	out := bufio.NewWriter(w)
 	for _, line := range WaitLines(sample, matching, limit) {

@@ -14,7 +14,7 @@ const (
 	// ShortPart is the part of the disk that a sibling must lack in a window for its
 	// share to count as missed, heldPart the most for it to count as met.
 	ShortPart, heldPart = 0.05, 0.03
-	// ShortSeconds is how long the same sibling must lack that much, or have it too much.
+	// ShortSeconds is how long, in all, the same sibling must lack that much, or have it too much.
 	ShortSeconds = 10.0
 	// fewRequests is the mean number of requests, outstanding at a time, below which a
 	// sibling that lacks a part needs the top level at once: BFQ gives the disk to others

@@ -33,7 +33,8 @@ func (m Missed) Worst() float64 { return max(m.Lack, m.Excess) }
 // Held reports whether all shares come out.
 func (m Missed) Held() bool { return m.Lack >= 0 && m.Worst() <= heldPart }
 
-// Repeated is a sibling that windows in a row name, and for how long.
+// Repeated is a sibling that several windows name, and the length of those that name it with more
+// than ShortPart.
 type Repeated struct {
 	ID      string
 	Seconds float64
