@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* nvj format: makes an empty journal, and protects existing content. */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdint.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "../user/present.h"
+#include "../user/region.h"
 #include "nvj.h"
 
 /* File systems and partition tables have their magic numbers here, Btrfs the last one at
@@ -140,10 +138,11 @@ static int make(const char *file, const struct nvj_region *region,
 	options->now_unix = (uint64_t)time(NULL);
 	error = nvj_format(region, options);
 	if (error == NVJ_ENOSPC) {
-		complain("cannot format %s: %" PRIu64 " bytes are too few for %u partitions and %u "
-			 "commits; a partition needs %u bytes at least",
-			 file, region->size_bytes, options->partitions, options->commits,
-			 NVJ_MIN_RING_LINES * NVJ_LINE_BYTES);
+		complain("cannot format %s: %" PRIu64 " bytes are too few for the superblocks, the "
+			 "commit ring and %u partition%s of at least %u bytes; give more bytes "
+			 "(--size), or fewer partitions or commits",
+			 file, region->size_bytes, options->partitions,
+			 options->partitions == 1 ? "" : "s", NVJ_MIN_RING_LINES * NVJ_LINE_BYTES);
 		return EXIT_DAMAGED;
 	}
 	if (error == NVJ_EINVAL) {
@@ -173,23 +172,6 @@ static bool names_device(const char *file)
 	return !strncmp(file, "/dev/", 5) && strncmp(file, "/dev/shm/", 9);
 }
 
-/*
- * Gives a file that is not formatted after all the length that it had, or removes it if it
- * is new. Another file that has the name now stays, and what was added after the region.
- */
-static void undo(const char *file, uint64_t end, bool existed, const struct stat *before)
-{
-	struct stat now;
-
-	if (stat(file, &now) || !S_ISREG(now.st_mode) || (uint64_t)now.st_size != end)
-		return;
-	if (!existed)
-		(void)unlink(file);
-	else if (now.st_dev == before->st_dev && now.st_ino == before->st_ino &&
-		 now.st_size > before->st_size)
-		(void)!truncate(file, before->st_size);
-}
-
 /* A number that was not given. The engine calls it 0, which no user may choose. */
 #define NOT_GIVEN UINT64_MAX
 
@@ -216,8 +198,7 @@ int command_format(int count, char **words)
 	};
 	struct nvju_region *region;
 	const char *file;
-	struct stat status = {0};
-	bool existed;
+	struct nvju_file_before before;
 	int result;
 
 	result = read_arguments("format", count, words, arguments, &file);
@@ -229,8 +210,8 @@ int command_format(int count, char **words)
 			 file, NVJ_MAX_PARTITIONS, NVJ_MIN_COMMITS, NVJ_MAX_COMMITS);
 		return EXIT_UNUSABLE;
 	}
-	existed = !stat(file, &status) || errno != ENOENT;
-	if (!size && !existed) {
+	nvju_note_file(&before, file);
+	if (!size && !before.existed) {
 		complain("cannot format %s: there is no such file; to make it, give its size: "
 			 "--size 64M",
 			 file);
@@ -250,7 +231,7 @@ int command_format(int count, char **words)
 	else
 		result = make(file, nvju_region(region), &options);
 	if (result != EXIT_SOUND)
-		undo(file, offset + nvju_region(region)->size_bytes, existed, &status);
+		nvju_restore_file(&before, file, offset + nvju_region(region)->size_bytes);
 	nvju_region_close(region);
 	return result;
 }

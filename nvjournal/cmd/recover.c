@@ -4,9 +4,11 @@
 #include <inttypes.h>
 #include <pthread.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "../user/disk.h"
 #include "nvj.h"
 
 /* Returns 0 if target is the disk that the journal names, or if it names
@@ -35,6 +37,21 @@ static int right_disk(const char *file, const struct nvj_disk_super *super,
 	complain("cannot recover %s to %s: the journal belongs to disk %s, and this is %s; give "
 		 "the right disk (or --any-disk, if it is a copy with a new UUID)",
 		 file, target, wanted, uuid_text(uuid, has));
+	return -1;
+}
+
+/* Returns 0 if they are two files. */
+static int same_file(const char *file, const char *target)
+{
+	struct stat one, other;
+
+	if (stat(file, &one) || stat(target, &other) || one.st_dev != other.st_dev ||
+	    one.st_ino != other.st_ino)
+		return 0;
+	complain(
+		"cannot recover %s to %s: this is the journal itself, and recovery would overwrite "
+		"it; give the disk of the blocks",
+		file, target);
 	return -1;
 }
 
@@ -102,9 +119,9 @@ static void progress_end(struct progress *progress)
 
 /* --- The command ----------------------------------------------------------- */
 
-static void tell(const char *file, const char *target, int error, int exit_code,
-		 const struct nvj_report *report, const struct fs_disk *fs, bool unmarked,
-		 bool json_wanted)
+static void tell(const char *file, const char *target, int error, const char *disk_failure,
+		 int exit_code, const struct nvj_report *report, const struct fs_disk *fs,
+		 bool unmarked, bool json_wanted)
 {
 	if (json_wanted) {
 		struct json json = {.to = stdout};
@@ -148,9 +165,9 @@ static void tell(const char *file, const char *target, int error, int exit_code,
 			 "--force, then check the disk's file system",
 			 file, target);
 	else if (error == NVJ_EIO)
-		complain("cannot recover %s to %s: the disk failed; the journal keeps everything: "
-			 "run it again when the disk works",
-			 file, target);
+		complain("cannot recover %s to %s: %s; the journal keeps everything: run it again "
+			 "when the disk works, and is large enough",
+			 file, target, *disk_failure ? disk_failure : "the disk failed");
 	else if (error)
 		complain_of_journal(file, error);
 }
@@ -197,7 +214,8 @@ static int recover(const char *file, const char *target, struct nvju_region *reg
 				    : verdict(error, &report);
 	if (!error && fs_unmark(target, disk, &unmarked))
 		result = EXIT_DAMAGED;
-	tell(file, target, error, result, &report, fs, unmarked, json_wanted);
+	tell(file, target, error, nvju_disk_failure(disk), result, &report, fs, unmarked,
+	     json_wanted);
 	return result;
 }
 
@@ -230,6 +248,8 @@ int command_recover(int count, char **words)
 		return EXIT_UNUSABLE;
 	}
 	result = EXIT_UNUSABLE;
+	if (same_file(file, target))
+		return result;
 	if (open_journal_region(&region, file, offset, allow_volatile ? NVJ_ALLOW_VOLATILE : 0) ||
 	    nvju_disk_open(&disk, target, 0)) {
 		complain("%s", nvju_error());

@@ -131,10 +131,13 @@ enum nvju_disk_flags {
 
 /*
  * A file or block device. Block n is at byte 4096 n. A file grows as needed;
- * beyond its end it reads as zeros. It is written with O_DIRECT where the file
- * system supports it. Each queue is an io_uring with at most NVJ_QUEUE_DEPTH
- * writes in flight. Where io_uring is refused, pwrite is used. It is flushed
- * with fdatasync. When one flush has failed, all later flushes fail.
+ * beyond its end it reads as zeros. A file that is opened to be written is
+ * locked (by fcntl), and a device is opened exclusively: -EBUSY if another
+ * process has it so, or if the device is mounted. It is written with O_DIRECT
+ * where the file system supports it. Each queue is an io_uring with at most
+ * NVJ_QUEUE_DEPTH writes in flight. Where io_uring is refused, pwrite is used.
+ * It is flushed with fdatasync. When one flush has failed, all later flushes
+ * fail.
  */
 int nvju_disk_open(struct nvju_disk **disk, const char *path, unsigned flags);
 
@@ -250,11 +253,11 @@ struct nvju_options {
 	/*
 	 * If not 0, and the region has no journal (its first 12 KiB are zeros,
 	 * or there is no such file), a journal is made: region_size_bytes long,
-	 * with that many partitions.
+	 * with that many partitions. A file with anything else keeps its length.
 	 */
 	unsigned create_partitions;
 	unsigned region_flags;      /* NVJ_ALLOW_VOLATILE, or 0 */
-	unsigned disk_flags;        /* enum nvju_disk_flags */
+	unsigned disk_flags;        /* enum nvju_disk_flags, but not NVJU_DISK_READ_ONLY */
 	unsigned worker_flags;      /* enum nvju_worker_flags */
 	struct nvj_options journal; /* nvju_open sets workers and recover_with */
 	int (*before_commit)(void *context, uint64_t tid); /* context: struct nvju_platform */
@@ -275,8 +278,8 @@ struct nvju {
 
 /*
  * Opens the journal in the region for the disk, and recovers it if necessary.
- * options may be NULL. After NVJ_EUCLEAN, nvju_error() names the first damage;
- * nvj check shows all.
+ * options may be NULL. The region and the disk must be two files. After
+ * NVJ_EUCLEAN, nvju_error() names the first damage; nvj check shows all.
  */
 int nvju_open(struct nvju **opened, const char *region, const char *disk,
 	      const struct nvju_options *options);

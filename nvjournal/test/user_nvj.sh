@@ -70,6 +70,9 @@ must 2 'which DIR' "$nvj" resize --size 1G
 must 2 'one DIR is enough' "$nvj" resize a b
 must 2 '--size 0 is invalid' "$nvj" resize a --size 0
 must 2 'No such file' "$nvj" resize absent
+# An open of a pipe would wait for a writer.
+mkfifo pipe
+must 2 'neither a file nor a device' timeout 60 "$nvj" check pipe
 must 2 'Not a directory' "$nvj" resize "$nvj"
 must 2 'not ext4nvj, nor ext4' "$nvj" resize /proc
 [ ! -e a ] && [ ! -e absent ] || { echo "a wrong command line made a file"; exit 1; }
@@ -114,6 +117,7 @@ must 2 'no block of 4096 bytes at offset 0; give a size' "$nvj" format --allow-v
 must 2 'no block of 4096 bytes at offset 0' "$nvj" inspect empty
 ! grep -q 'give a size' out || { echo "inspect cannot extend a file"; exit 1; }
 must 1 'too few' "$nvj" format --allow-volatile j --partitions 64 --commits 65536
+must 1 '65536 bytes are too few for the superblocks, the commit ring and 1 partition of at' "$nvj" format --allow-volatile k --size 64K
 # What is refused is as it was: a file that is longer now would keep blocks of the disk.
 echo precious >short
 for options in '--size 8M' '--size 1M --offset 1M --partitions 64' '--size 1024T' '--size 8M --commits 17 --force'; do
@@ -263,6 +267,16 @@ cp store s
 cp store.journal d
 must 2 '--allow-volatile' "$nvj" recover d --target s
 must 2 'cannot open disk' "$nvj" recover --allow-volatile d --target absent
+must 2 'neither a file nor a block device' timeout 60 "$nvj" recover --allow-volatile d --target pipe
+# Blocks that are written over their journal would destroy it.
+ln -s d link
+must 2 'this is the journal itself' "$nvj" recover --allow-volatile d --target d
+must 2 'this is the journal itself' "$nvj" recover --allow-volatile d --target link
+cmp store.journal d || exit 1
+# The disk cannot have all blocks: which one it was, and why.
+limited() { (trap '' XFSZ; ulimit -f 8; exec "$@"); }
+must 1 'cannot write block' limited "$nvj" recover --allow-volatile d --target s
+grep -q 'of disk s: File too large; the journal keeps everything' out || { cat out; exit 1; }
 must 0 "recovered $transactions transactions: $records records" "$nvj" recover --allow-volatile d --target s
 must 0 'clean' "$nvj" recover --allow-volatile d --target s
 must 0 'clean' "$nvj" check d

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "nvjournal_user.h"
 #include "user_expect.h"
@@ -192,8 +193,139 @@ static void damage_is_named(void)
 	unlink(disk);
 }
 
+static off_t length_of(const char *path)
+{
+	struct stat status;
+
+	return stat(path, &status) ? -1 : status.st_size;
+}
+
+/* It opens no journal with these options, and the text says why. */
+static void refused(const char *region_path, const struct nvju_options *wrong, int error,
+		    const char *text)
+{
+	struct nvju *nvju;
+	int result = nvju_open(&nvju, region_path, disk, wrong);
+
+	if (result == error && strstr(nvju_error(), text))
+		return;
+	fprintf(stderr, "%d and \"%s\", wanted %d and \"%s\"\n", result, nvju_error(), error, text);
+	exit(1);
+}
+
+static void wrong_arguments_make_no_file(void)
+{
+	struct nvju_options wrong = options;
+	struct nvju *nvju;
+
+	unlink(new_file(region));
+	unlink(new_file(disk));
+	expect(nvju_open(&nvju, NULL, disk, &wrong) == NVJ_EINVAL);
+	expect(nvju_open(&nvju, region, NULL, &wrong) == NVJ_EINVAL);
+	wrong.create_partitions = NVJ_MAX_PARTITIONS + 1;
+	refused(region, &wrong, NVJ_EINVAL, "create_partitions is 65");
+	wrong = options;
+	wrong.journal.checkpoint_percent = 101;
+	refused(region, &wrong, NVJ_EINVAL, "checkpoint_percent is 101");
+	wrong = options;
+	wrong.region_flags = NVJU_READ_ONLY | NVJ_ALLOW_VOLATILE;
+	refused(region, &wrong, NVJ_EINVAL, "region_flags is 0x9");
+	wrong = options;
+	wrong.disk_flags = NVJU_DISK_READ_ONLY;
+	refused(region, &wrong, NVJ_EINVAL, "NVJU_DISK_READ_ONLY");
+	expect(length_of(region) == -1 && length_of(disk) == -1);
+	wrong = options;
+	wrong.region_size_bytes = 65536; /* too few */
+	refused(region, &wrong, NVJ_ENOSPC, "65536 bytes");
+	expect(length_of(region) == -1);
+	unlink(disk);
+}
+
+/* Else the blocks would be written over the journal. */
+static void the_region_is_not_the_disk(void)
+{
+	char link_path[80];
+	struct nvju *nvju;
+
+	unlink(new_file(disk));
+	refused(disk, &options, NVJ_EINVAL, "is the same file");
+	expect(length_of(disk) == -1);
+	expect(nvju_open(&nvju, new_file(region), disk, &options) == 0);
+	expect(nvj_commit(nvju->journal, add(nvju, 1, 1)) == 0);
+	nvju_abandon(nvju);
+	unlink(disk);
+	snprintf(link_path, sizeof(link_path), "%s.link", region);
+	expect(symlink(region, link_path) == 0);
+	expect(nvju_open(&nvju, region, link_path, &options) == NVJ_EINVAL);
+	expect(nvju_open(&nvju, region, disk, &options) == 0);
+	expect(nvju->report.transactions == 1 && number(nvju, 1, 1) == 1);
+	expect(nvju_close(nvju) == 0);
+	unlink(link_path);
+	unlink(region);
+	unlink(disk);
+}
+
+static void a_disk_has_one_journal(void)
+{
+	struct nvju *nvju;
+	char other[64];
+
+	unlink(new_file(region));
+	expect(nvju_open(&nvju, region, new_file(disk), &options) == 0);
+	unlink(new_file(other));
+	refused(other, &options, -EBUSY, "is in use by a process");
+	expect(length_of(other) == -1);
+	expect(nvju_close(nvju) == 0);
+	expect(nvju_open(&nvju, other, disk, &options) == 0);
+	expect(nvju_close(nvju) == 0);
+	unlink(other);
+	unlink(region);
+	unlink(disk);
+}
+
+static void a_file_that_is_no_journal_keeps_its_length(void)
+{
+	int fd = open(new_file(region), O_RDWR);
+
+	expect(write(fd, "precious", 8) == 8);
+	close(fd);
+	new_file(disk);
+	refused(region, &options, NVJ_ENODATA, "there is none");
+	expect(length_of(region) == 8);
+	unlink(region);
+	unlink(disk);
+}
+
+/* Not "the disk failed": the block has a number that no disk has. */
+static void what_the_disk_reported_is_named(void)
+{
+	const uint64_t far = UINT64_C(1) << 51;
+	_Alignas(64) uint64_t image[NVJ_BLOCK_BYTES / 8] = {0};
+	struct nvj_handle handle;
+	struct nvju *nvju;
+
+	unlink(new_file(region));
+	expect(nvju_open(&nvju, region, new_file(disk), &options) == 0);
+	expect(nvju_disk_read(nvju->disk, far + 1, image) == NVJ_EIO); /* not the cause */
+	expect(nvj_start(nvju->journal, &handle, NVJ_BLOCK_CREDITS) == 0);
+	expect(nvj_access(&handle, far, image) == 0);
+	image[0] = 1;
+	expect(nvj_log(&handle, far, image, NVJ_COMPARE) == 2);
+	expect(nvj_commit(nvju->journal, nvj_stop(&handle)) == 0);
+	expect(nvju_close(nvju) == NVJ_EIO);
+	expect(strstr(nvju_error(), "cannot write block 2251799813685248 of disk"));
+	refused(region, &options, NVJ_EIO, "block 2251799813685248 of disk");
+	unlink(region);
+	unlink(disk);
+}
+
 int main(void)
 {
+	wrong_arguments_make_no_file();
+	the_region_is_not_the_disk();
+	a_disk_has_one_journal();
+	a_file_that_is_no_journal_keeps_its_length();
+	what_the_disk_reported_is_named();
 	a_journal_that_was_not_made_whole_is_made_again();
 	it_is_made_and_recovered();
 	threads_and_workers();

@@ -4,6 +4,7 @@
  * here.
  */
 #include <stddef.h>
+#include <stdio.h>
 
 #include "disk.h"
 #include "error.h"
@@ -13,11 +14,34 @@ static void count(uint64_t *counter)
 	__atomic_fetch_add(counter, 1, __ATOMIC_RELAXED);
 }
 
+enum { NO_FAILURE, STORING_FAILURE, FAILURE_STORED };
+
+/* The kind of the disk has just stored the text for this thread. */
+void nvju_disk_keep_failure(struct nvju_disk *disk)
+{
+	int none = NO_FAILURE;
+
+	if (!__atomic_compare_exchange_n(&disk->failure_state, &none, STORING_FAILURE, false,
+					 __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+		return;
+	snprintf(disk->failure, sizeof(disk->failure), "%s", nvju_error());
+	__atomic_store_n(&disk->failure_state, FAILURE_STORED, __ATOMIC_RELEASE);
+}
+
+const char *nvju_disk_failure(const struct nvju_disk *disk)
+{
+	int state = __atomic_load_n(&disk->failure_state, __ATOMIC_ACQUIRE);
+
+	return state == FAILURE_STORED ? disk->failure : "";
+}
+
 static int ended(struct nvju_disk *disk, uint64_t *counter, int error)
 {
 	count(counter);
 	if (error)
 		count(&disk->counts.errors);
+	if (error && counter != &disk->counts.reads)
+		nvju_disk_keep_failure(disk);
 	return error;
 }
 

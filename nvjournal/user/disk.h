@@ -24,8 +24,19 @@ struct nvju_disk_kind {
 struct nvju_disk {
 	const struct nvju_disk_kind *kind;
 	struct nvju_disk_counts counts; /* atomic */
+	/* See nvju_disk_failure. */
+	int failure_state; /* atomic: disk.c */
+	char failure[256];
 	char how[96];
 };
+
+/*
+ * disk.c: why the first write, flush, or read of the journal failed, as nvju_error() said
+ * in the thread that met it; "" if none did. A read of the program is none of these.
+ */
+const char *nvju_disk_failure(const struct nvju_disk *disk);
+/* Keeps what nvju_error() says now, if nothing is kept yet. */
+void nvju_disk_keep_failure(struct nvju_disk *disk);
 
 /*
  * disk_queue.c: the writes of one queue, with io_uring or one after the other.

@@ -134,6 +134,30 @@ static bool direct_works(int fd)
 	return pread(fd, block, sizeof(block), 0) >= 0;
 }
 
+/*
+ * Takes an open-file-description lock of a file that is written. Two journals with
+ * the same disk would overwrite the blocks of each other. Devices have O_EXCL.
+ */
+static int lock(const struct file_disk *file)
+{
+	struct flock all = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+
+	/* Some file systems have no locks. */
+	if (fcntl(file->fd, F_OFD_SETLK, &all) == 0 || (errno != EAGAIN && errno != EACCES))
+		return 0;
+	return nvju_fail(-EBUSY,
+			 "cannot open disk %s: it is in use by a process (see fuser %s, or lsof), "
+			 "or it is the region of a journal; end it, or take another disk",
+			 file->path, file->path);
+}
+
+static int no_disk(const struct file_disk *file)
+{
+	return nvju_fail(NVJ_EINVAL,
+			 "cannot open disk %s: it is neither a file nor a block device; give one",
+			 file->path);
+}
+
 static int open_file(struct file_disk *file, unsigned flags)
 {
 	int mode = (flags & NVJU_DISK_READ_ONLY ? O_RDONLY : O_RDWR) | O_CLOEXEC;
@@ -145,9 +169,12 @@ static int open_file(struct file_disk *file, unsigned flags)
 	 * A mounted device is refused (O_EXCL), because the file system would
 	 * write to it, too.
 	 */
-	if (stat(file->path, &status) == 0 && S_ISBLK(status.st_mode)) {
-		file->device = true;
-		if (!(flags & NVJU_DISK_READ_ONLY))
+	if (stat(file->path, &status) == 0) {
+		/* An open of a pipe would wait for a writer. */
+		if (S_ISFIFO(status.st_mode))
+			return no_disk(file);
+		file->device = S_ISBLK(status.st_mode);
+		if (file->device && !(flags & NVJU_DISK_READ_ONLY))
 			mode = (mode & ~O_CREAT) | O_EXCL;
 	}
 	if (!(flags & NVJU_DISK_BUFFERED)) {
@@ -169,20 +196,21 @@ static int open_file(struct file_disk *file, unsigned flags)
 	if (fstat(file->fd, &status) < 0)
 		return nvju_fail(-errno, "cannot open disk %s: %s", file->path, strerror(errno));
 	if (!S_ISREG(status.st_mode) && !S_ISBLK(status.st_mode))
-		return nvju_fail(
-			NVJ_EINVAL,
-			"cannot open disk %s: it is neither a file nor a block device; give one",
-			file->path);
-	return 0;
+		return no_disk(file);
+	return S_ISREG(status.st_mode) && !(flags & NVJU_DISK_READ_ONLY) ? lock(file) : 0;
 }
 
 int nvju_disk_open(struct nvju_disk **disk, const char *path, unsigned flags)
 {
-	size_t bytes = strlen(path) + 1;
-	struct file_disk *file = calloc(1, sizeof(*file) + bytes);
+	struct file_disk *file;
+	size_t bytes;
 	int error;
 
 	*disk = NULL;
+	if (!path)
+		return nvju_fail(NVJ_EINVAL, "cannot open a disk: its path is NULL");
+	bytes = strlen(path) + 1;
+	file = calloc(1, sizeof(*file) + bytes);
 	if (!file)
 		return nvju_fail(NVJ_ENOMEM, "cannot open disk %s: no memory", path);
 	memcpy(file->path, path, bytes);

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "disk.h"
 #include "error.h"
 #include "nvjournal_user.h"
 #include "region.h"
@@ -38,6 +39,49 @@ static bool untouched(const struct nvj_region *region)
 	return true;
 }
 
+/* A disk that is the region would overwrite the journal with blocks. */
+static bool same_file(const char *region, const char *disk)
+{
+	struct stat one, other;
+
+	return !strcmp(region, disk) || (!stat(region, &one) && !stat(disk, &other) &&
+					 one.st_dev == other.st_dev && one.st_ino == other.st_ino);
+}
+
+static int check_arguments(const char *region, const char *disk, const struct nvju_options *options)
+{
+	if (!region || !disk)
+		return nvju_fail(NVJ_EINVAL, "cannot open a journal: the path of its %s is NULL",
+				 region ? "disk" : "region");
+	if (same_file(region, disk))
+		return nvju_fail(NVJ_EINVAL,
+				 "cannot open the journal in %s: its disk is the same file; give "
+				 "the blocks another",
+				 region);
+	if (options->region_flags & ~(unsigned)NVJ_ALLOW_VOLATILE)
+		return nvju_fail(NVJ_EINVAL,
+				 "cannot open the journal in %s: region_flags is 0x%x, and may "
+				 "only be NVJ_ALLOW_VOLATILE or 0",
+				 region, options->region_flags);
+	if (options->disk_flags & NVJU_DISK_READ_ONLY)
+		return nvju_fail(
+			NVJ_EINVAL,
+			"cannot open the journal in %s: with NVJU_DISK_READ_ONLY it cannot "
+			"write to its disk; nvj_check needs no disk",
+			region);
+	if (options->journal.checkpoint_percent > 100)
+		return nvju_fail(NVJ_EINVAL,
+				 "cannot open the journal in %s: checkpoint_percent is %u, and may "
+				 "be 1 to 100, or 0 for 50",
+				 region, options->journal.checkpoint_percent);
+	if (options->create_partitions > NVJ_MAX_PARTITIONS)
+		return nvju_fail(NVJ_EINVAL,
+				 "cannot open the journal in %s: create_partitions is %u, and may "
+				 "be 1 to %u, or 0 to make none",
+				 region, options->create_partitions, NVJ_MAX_PARTITIONS);
+	return 0;
+}
+
 static int open_region(struct nvju *opened, const char *path, const struct nvju_options *options)
 {
 	struct nvj_format_options format = {
@@ -56,12 +100,23 @@ static int open_region(struct nvju *opened, const char *path, const struct nvju_
 	nvju_uuid(format.uuid);
 	error = nvj_format(nvju_region(opened->region), &format);
 	if (error)
-		return nvju_fail(error,
-				 "cannot make a journal of %u partitions in %s: %s; give it more "
-				 "bytes or fewer partitions",
-				 options->create_partitions, path, nvj_strerror(error));
+		return nvju_fail(
+			error,
+			"cannot make a journal of %u partitions in the %llu bytes of %s: %s; "
+			"give it more bytes or fewer partitions",
+			options->create_partitions,
+			(unsigned long long)nvju_region(opened->region)->size_bytes, path,
+			nvj_strerror(error));
 	opened->created = true;
 	return 0;
+}
+
+/* What the disk has reported says more than the error of the engine. */
+static const char *cause(const struct nvju *opened, int error)
+{
+	const char *failure = nvju_disk_failure(opened->disk);
+
+	return *failure && (error == NVJ_EIO || error == NVJ_EROFS) ? failure : nvj_strerror(error);
 }
 
 static int say_why(const struct nvju *opened, const char *path, int error)
@@ -93,7 +148,7 @@ static int say_why(const struct nvju *opened, const char *path, int error)
 				 path, path);
 	default:
 		return nvju_fail(error, "cannot open the journal in %s: %s", path,
-				 nvj_strerror(error));
+				 cause(opened, error));
 	}
 }
 
@@ -135,20 +190,31 @@ int nvju_open(struct nvju **result, const char *region, const char *disk,
 	      const struct nvju_options *options)
 {
 	static const struct nvju_options defaults;
-	struct nvju *opened = calloc(1, sizeof(*opened));
+	struct nvju_file_before before;
+	struct nvju *opened;
 	int error;
 
 	*result = NULL;
-	if (!opened)
-		return nvju_fail(NVJ_ENOMEM, "cannot open the journal in %s: no memory", region);
 	if (!options)
 		options = &defaults;
+	error = check_arguments(region, disk, options);
+	if (error)
+		return error;
+	opened = calloc(1, sizeof(*opened));
+	if (!opened)
+		return nvju_fail(NVJ_ENOMEM, "cannot open the journal in %s: no memory", region);
+	nvju_note_file(&before, region);
 	error = nvju_disk_open(&opened->disk, disk, options->disk_flags);
 	if (!error)
 		error = open_region(opened, region, options);
 	if (!error)
 		error = open_journal(opened, region, options);
 	if (error) {
+		/* A file that is no journal must not become longer. */
+		if (opened->region && !opened->created)
+			nvju_restore_file(&before, region,
+					  options->region_offset +
+						  nvju_region(opened->region)->size_bytes);
 		close_rest(opened);
 		return error;
 	}
@@ -174,9 +240,9 @@ int nvju_close(struct nvju *opened)
 				 "cannot close the journal: handles are open; stop them first");
 	if (error)
 		nvju_fail(error,
-			  "cannot carry all of the journal to the disk: %s; the region keeps it "
+			  "cannot write all of the journal to the disk: %s; the region keeps it "
 			  "for the next open",
-			  nvj_strerror(error));
+			  cause(opened, error));
 	close_rest(opened);
 	return error;
 }

@@ -13,6 +13,7 @@
 #include <limits.h>
 
 #include "clock.h"
+#include "disk.h"
 #include "nvjournal_user.h"
 #include "processor.h"
 
@@ -123,7 +124,11 @@ static int read_block(void *context, uint64_t block, void *image)
 {
 	struct nvju_platform *platform = context;
 
-	return platform->disk ? nvju_disk_read(platform->disk, block, image) : NVJ_EIO;
+	int error = platform->disk ? nvju_disk_read(platform->disk, block, image) : NVJ_EIO;
+
+	if (error && platform->disk)
+		nvju_disk_keep_failure(platform->disk);
+	return error;
 }
 
 static int start_write(void *context, unsigned queue, struct nvj_write *write)

@@ -219,6 +219,26 @@ static int enter_device(struct nvju_region *region, const char *path, dev_t devi
 	return 0;
 }
 
+void nvju_note_file(struct nvju_file_before *before, const char *path)
+{
+	memset(before, 0, sizeof(*before));
+	before->existed = !stat(path, &before->status) || errno != ENOENT;
+}
+
+void nvju_restore_file(const struct nvju_file_before *before, const char *path, uint64_t end)
+{
+	struct stat now;
+
+	/* Another file that has the name now stays, and what was added after the region. */
+	if (stat(path, &now) || !S_ISREG(now.st_mode) || (uint64_t)now.st_size != end)
+		return;
+	if (!before->existed)
+		(void)unlink(path);
+	else if (now.st_dev == before->status.st_dev && now.st_ino == before->status.st_ino &&
+		 now.st_size > before->status.st_size)
+		(void)!truncate(path, before->status.st_size);
+}
+
 static int open_and_map(struct nvju_region *region, const char *path, uint64_t offset,
 			uint64_t size, unsigned flags)
 {
@@ -230,6 +250,9 @@ static int open_and_map(struct nvju_region *region, const char *path, uint64_t o
 
 	if (flags & NVJU_CREATE && !(flags & NVJU_READ_ONLY))
 		mode |= O_CREAT;
+	/* An open of a pipe would wait for a writer. */
+	if (stat(path, &status) == 0 && S_ISFIFO(status.st_mode))
+		return size_of(-1, path, &status, &whole);
 	made = mode & O_CREAT && access(path, F_OK) < 0 && errno == ENOENT;
 	region->fd = open(path, mode | O_CLOEXEC, 0600);
 	if (region->fd < 0)
@@ -286,6 +309,8 @@ int nvju_region_open(struct nvju_region **result, const char *path, uint64_t off
 	int error;
 
 	*result = NULL;
+	if (!path)
+		return nvju_fail(NVJ_EINVAL, "cannot open a region: its path is NULL");
 	if (offset % NVJ_BLOCK_BYTES || size_bytes % NVJ_BLOCK_BYTES || size_bytes > INT64_MAX ||
 	    offset > INT64_MAX - size_bytes)
 		return nvju_fail(NVJ_EINVAL,

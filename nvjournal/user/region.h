@@ -6,6 +6,7 @@
 #ifndef NVJU_REGION_H
 #define NVJU_REGION_H
 
+#include <sys/stat.h>
 #include <sys/types.h>
 
 #include "nvjournal_user.h"
@@ -25,6 +26,18 @@ struct nvju_region {
 	double ns_per_byte;
 	uint64_t free_at_ns; /* when the emulated memory will have accepted all written data */
 };
+
+/* region.c: a file before it was opened with NVJU_CREATE. */
+struct nvju_file_before {
+	bool existed;
+	struct stat status;
+};
+void nvju_note_file(struct nvju_file_before *before, const char *path);
+/*
+ * Removes the file again if it is new, or gives it the length that it had: no journal
+ * was made in it. end: of the region.
+ */
+void nvju_restore_file(const struct nvju_file_before *before, const char *path, uint64_t end);
 
 /* region_durable.c: what sysfs says about the memory of a device. */
 /*
