@@ -87,6 +87,9 @@ type observers struct {
 // unless its address is "".
 func openObservers(record recordFlags, pools poolFlags, address string, log *slog.Logger) (*observers, error) {
 	o := &observers{}
+	if err := record.needed(); err != nil {
+		return nil, err
+	}
 	if address != "" {
 		listen, err := serve.ListenAddress(address)
 		if err != nil {

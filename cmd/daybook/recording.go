@@ -19,14 +19,26 @@ type recordFlags struct {
 	path     string
 	maxBytes byteSize
 	files    int
+	command  *cobra.Command // which flags were given; nil: none
 }
 
 func (f *recordFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
+	f.command = cmd
 	f.maxBytes = account.DefaultRotateBytes
 	flags.StringVar(&f.path, "record", "", "also append the samples to `FILE`, for daybook replay")
 	flags.Var(&f.maxBytes, "record-max-bytes", "start a new file before the recording exceeds this size; older files are FILE.1, FILE.2, …; 0: never")
 	flags.IntVar(&f.files, "record-files", account.DefaultRotateFiles, fmt.Sprintf("number of files of the recording to keep, 1 to %d", account.MaxRotateFiles))
+}
+
+// needed refuses flags that say how to record if nothing is recorded.
+func (f *recordFlags) needed() error {
+	for _, name := range []string{"record-max-bytes", "record-files"} {
+		if f.path == "" && f.command != nil && f.command.Flags().Changed(name) {
+			return usageError{fmt.Errorf("--%s is for a recording; give its file, too: --record FILE", name)}
+		}
+	}
+	return nil
 }
 
 // rotation checks the flags.

@@ -152,6 +152,8 @@ func TestBadRecordingsAndCommandLinesAreUsageErrors(t *testing.T) {
 		"want a whole number, not negat":   {"volume", "create", "db1", "--weight", "-1"},
 		"flag: it is out of range; see":    {"volume", "create", "db1", "--weight", "99999999999999999999"},
 		"top takes no arguments":           {"top", "sda"},
+		"--record-files is for a recordin": {"top", "--record-files", "3"},
+		"--record-max-bytes is for a reco": {"metrics", "--record-max-bytes", "1M"},
 		"want the directory for the pages": {"man"},
 	} {
 		_, err := output(t, words...)
