@@ -18,6 +18,8 @@
  * the device.
  */
 #define SLICES_BYTES (UINT64_C(64) << 10)
+/* The same before --offset, where there may be many slices. */
+#define SLICES_BEFORE_BYTES (UINT64_C(1) << 20)
 
 /* Returns 0 if no other journal starts within it. Otherwise prints an error. */
 static int refuse_slices(const char *file, uint64_t offset, const struct nvj_region *region)
@@ -44,6 +46,45 @@ static int refuse_slices(const char *file, uint64_t offset, const struct nvj_reg
 		return -1;
 	}
 	return 0;
+}
+
+/*
+ * Returns 0 if no other journal begins before offset and reaches beyond it. What is written
+ * at offset would be in its rings, also where they are empty now. Otherwise prints an error.
+ */
+static int refuse_inside(const char *file, uint64_t offset)
+{
+	struct nvj_disk_super super;
+	struct nvju_region *whole;
+	uint64_t at = 0, next;
+	int result = 0;
+
+	if (!offset || nvju_region_open(&whole, file, 0, 0, NVJU_READ_ONLY | NVJU_UNLOCKED))
+		return 0;
+	for (; !result && at < offset && at < nvju_region(whole)->size_bytes; at = next) {
+		struct nvj_region rest = *nvju_region(whole);
+		uint64_t magic;
+
+		next = at + SLICES_BEFORE_BYTES;
+		rest.base = (uint8_t *)rest.base + at;
+		rest.size_bytes = UINT64_MAX - at; /* it may have been cut short */
+		if (rest.read(&magic, rest.base, sizeof(magic)) || magic != NVJ_SUPER_MAGIC ||
+		    nvj_read_super(&rest, &super) || super.size_bytes > INT64_MAX)
+			continue;
+		if (at + super.size_bytes > offset) {
+			complain("cannot format %s at byte %" PRIu64
+				 ": the journal that begins at byte %" PRIu64 " has %" PRIu64
+				 " bytes, and so this one, too; begin after it (--offset), or make "
+				 "it shorter: nvj format %s --offset %" PRIu64 " --size %" PRIu64
+				 "; or destroy it with --force",
+				 file, offset, at, super.size_bytes, file, at, offset - at);
+			result = -1;
+		}
+		next = at + (super.size_bytes + SLICES_BEFORE_BYTES - 1) / SLICES_BEFORE_BYTES *
+				    SLICES_BEFORE_BYTES;
+	}
+	nvju_region_close(whole);
+	return result;
 }
 
 /* Returns 1 if its first bytes are zeros, 0 if not, -1 if unknown, after an error
@@ -225,8 +266,8 @@ int command_format(int count, char **words)
 		complain("%s", nvju_error());
 		return EXIT_UNUSABLE;
 	}
-	if (!force &&
-	    (refuse(file, nvju_region(region)) || refuse_slices(file, offset, nvju_region(region))))
+	if (!force && (refuse(file, nvju_region(region)) || refuse_inside(file, offset) ||
+		       refuse_slices(file, offset, nvju_region(region))))
 		result = EXIT_DAMAGED;
 	else
 		result = make(file, nvju_region(region), &options);

@@ -162,6 +162,13 @@ must 0 'partitions' "$nvj" format --allow-volatile slices --size 2M
 must 0 'clean' "$nvj" check slices
 must 0 'clean' "$nvj" check slices --offset 2M
 must 0 'partitions' "$nvj" format --allow-volatile slices --force
+# In the middle of another, where its ring is still empty.
+sum=$(sha256sum < slices)
+must 1 'the journal that begins at byte 0 has' "$nvj" format --allow-volatile slices --offset 2M
+[ "$sum" = "$(sha256sum < slices)" ] || { echo "a refused format wrote into another journal"; exit 1; }
+must 0 'partitions' "$nvj" format --allow-volatile slices --offset 4M --size 2M
+must 1 'begin after it (--offset), or make it shorter: nvj format slices --offset 4194304 --size 1048576' "$nvj" format --allow-volatile slices --offset 5M
+truncate -s 4M slices
 must 0 'partitions' "$nvj" format --allow-volatile slices # it is all its own
 
 # --- A journal that was left by a crash
