@@ -6,7 +6,7 @@ _nvj() {
 	local command=${COMP_WORDS[1]} options=
 	COMPREPLY=()
 	if [ "$COMP_CWORD" = 1 ]; then
-		COMPREPLY=($(compgen -W 'format inspect check recover dump resize completion --help --version' -- "$current"))
+		COMPREPLY=($(compgen -W 'format inspect check recover dump resize completion help --help --version' -- "$current"))
 		return
 	fi
 	case $command in
@@ -16,6 +16,10 @@ _nvj() {
 	recover) options='--target --disk-uuid --any-disk --allow-volatile --offset --json --help' ;;
 	dump) options='--partition --transaction --offset --json --help' ;;
 	resize) options='--size --json --help' ;;
+	help)
+		COMPREPLY=($(compgen -W 'format inspect check recover dump resize completion' -- "$current"))
+		return
+		;;
 	completion)
 		COMPREPLY=($(compgen -W 'bash' -- "$current"))
 		return
@@ -27,7 +31,7 @@ _nvj() {
 	esac
 	case $current in
 	-*) COMPREPLY=($(compgen -W "$options" -- "$current")) ;;
-	*) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")) ;;
+	*) compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -f -- "$current") ;;
 	esac
 }
 

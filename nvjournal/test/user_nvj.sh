@@ -64,6 +64,20 @@ for command in format inspect check recover dump resize completion; do
 done
 must 0 'complete -F' "$nvj" completion bash
 cmp -s out "$NVJ_SOURCE/completion/nvj.bash" || { echo "completion differs"; exit 1; }
+# complete WORD...: what the last word may become, in brackets.
+complete_words() {
+	(
+		. "$NVJ_SOURCE/completion/nvj.bash"
+		COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
+		_nvj 2>/dev/null
+		printf '[%s]' "${COMPREPLY[@]}"
+	)
+}
+touch 'a b.img'
+must 0 '[a b.img]' complete_words nvj check a
+must 0 '[help][--help]' complete_words nvj ''
+must 0 '[recover][resize]' complete_words nvj help re
+rm 'a b.img'
 must 2 'only bash' "$nvj" completion fish
 must 2 'cannot open region' "$nvj" check absent
 must 2 'which DIR' "$nvj" resize --size 1G
