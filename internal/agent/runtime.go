@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -22,16 +23,17 @@ type runtime struct {
 	sockets func() ([]string, error)
 }
 
-// newRuntime is the configured one, or one that is chosen among the usual sockets. It is an
-// error if none of them exists.
+// newRuntime is the configured one, or one that is chosen among the usual sockets. The
+// error wraps ErrUnsupported if none of them exists.
 func newRuntime(config Config, log *slog.Logger) (runtime, error) {
 	r := runtime{log: log, kubeletDir: config.KubeletDir, sockets: cri.Existing}
 	switch config.CRISocket {
 	case NoCRI:
 	case "":
 		r.choose = true
-		_, err := r.sockets()
-		return r, err
+		if _, err := r.sockets(); err != nil {
+			return r, fmt.Errorf("%w: a container runtime: %w", ErrUnsupported, err)
+		}
 	default:
 		r.client = cri.New(config.CRISocket)
 	}

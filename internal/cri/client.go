@@ -73,7 +73,7 @@ func existing(sockets []string) (found []string, err error) {
 		}
 	}
 	if len(found) == 0 {
-		return nil, fmt.Errorf("%w: want one of %s; name another with cri_socket", ErrNoSocket, strings.Join(sockets, ", "))
+		return nil, fmt.Errorf("%w: want one of %s; name another with cri_socket, or ask none (cri_socket: none)", ErrNoSocket, strings.Join(sockets, ", "))
 	}
 	return found, nil
 }
