@@ -96,103 +96,149 @@ var repairPatience = time.Second
 func (p *Pool) repair(ctx context.Context, name string, deadline time.Time) (did []string, err error) {
 	l, err := store.AwaitLockUntil(ctx, p.files.VolumeDir(name), deadline)
 	if errors.Is(err, fs.ErrNotExist) {
-		return did, fmt.Errorf("volume %s %w", name, ErrNotFound) // deleted since it was listed
+		return nil, fmt.Errorf("volume %s %w", name, ErrNotFound) // deleted since it was listed
 	}
 	if err != nil {
-		return did, err
+		return nil, err
 	}
 	defer l.Release()
 	for _, file := range []string{filepath.Join(p.files.VolumeDir(name), store.RecordFile), p.files.KeptSuperblock(name)} {
 		if err := store.RemoveIfThere(file + atomicfile.TemporarySuffix); err != nil {
-			return did, err
+			return nil, err
 		}
 	}
 	record, err := p.files.Read(name)
 	if err != nil {
-		return did, err
+		return nil, err
 	}
-	finished, err := p.finishCheck(ctx, record, l)
-	if err != nil {
-		return did, err
-	}
-	if finished {
-		did = append(did, "check finished")
-	}
-	if record.Resize != 0 {
-		if record, err = p.finishResize(ctx, record, l); err != nil {
-			return did, err
+	r := &repairing{pool: p, record: record, lock: l}
+	for _, step := range []func(context.Context) error{
+		r.finishCheck, r.finishResize, r.finishInterrupted, r.protect, r.recoverMemory, r.replay,
+	} {
+		if err := step(ctx); err != nil {
+			return nil, err
 		}
-		did = append(did, fmt.Sprintf("resize finished: %d bytes", record.SizeBytes))
 	}
-	before, memory := record.Attachment, record.JournalMemory
-	if record, err = p.finishInterrupted(ctx, record); err != nil {
-		return did, err
+	return r.did, nil
+}
+
+// repairing is the repair of one volume, which is locked. repair calls its steps in their order.
+type repairing struct {
+	pool   *Pool
+	record Record
+	lock   *store.Lock
+	did    []string
+}
+
+func (r *repairing) report(format string, a ...any) {
+	r.did = append(r.did, fmt.Sprintf(format, a...))
+}
+
+func (r *repairing) finishCheck(ctx context.Context) error {
+	finished, err := r.pool.finishCheck(ctx, r.record, r.lock)
+	if finished {
+		r.report("check finished")
+	}
+	return err
+}
+
+func (r *repairing) finishResize(ctx context.Context) (err error) {
+	if r.record.Resize == 0 {
+		return nil
+	}
+	if r.record, err = r.pool.finishResize(ctx, r.record, r.lock); err != nil {
+		return err
+	}
+	r.report("resize finished: %d bytes", r.record.SizeBytes)
+	return nil
+}
+
+// finishInterrupted finishes or rolls back attaching, detaching, a freeze and a move of
+// the journal. It places the thread of a volume that stays attached, and checks that the
+// blocks of a detached one are there.
+func (r *repairing) finishInterrupted(ctx context.Context) (err error) {
+	before, memory := r.record.Attachment, r.record.JournalMemory
+	if r.record, err = r.pool.finishInterrupted(ctx, r.record); err != nil {
+		return err
 	}
 	switch {
-	case before != nil && record.Attachment == nil && before.State == Attached:
-		did = append(did, "no longer attached: cleared")
-	case before != nil && record.Attachment == nil:
-		did = append(did, fmt.Sprintf("%s was interrupted: detached", before.State))
-	case record.Attachment != nil:
-		if placed := p.status(record).Placed; !placed {
-			if err := p.place(ctx, record); err != nil {
-				return did, err
-			}
-			if p.status(record).Placed {
-				did = append(did, "jbd2 thread placed again")
-			}
-		}
+	case r.record.Attachment != nil:
+		err = r.place(ctx)
+	case before == nil:
+		err = r.pool.blocks(r.record).Check(ctx)
+	case before.State == Attached:
+		r.report("no longer attached: cleared")
 	default:
-		if err := p.blocks(record).Check(ctx); err != nil {
-			return did, err
-		}
+		r.report("%s was interrupted: detached", before.State)
 	}
-	if memory != nil && record.JournalMemory == nil {
-		did = append(did, "the journal is on the disk: its move was interrupted")
+	if memory != nil && r.record.JournalMemory == nil {
+		r.report("the journal is on the disk: its move was interrupted")
 	}
-	if record.Persist != nil && record.Attachment == nil {
-		// A mount point that cannot be protected does not damage the volume.
-		protected, err := p.protect(ctx, &record)
-		if err != nil {
-			p.warnUnprotected(record, err)
-		}
-		if protected {
-			did = append(did, "mount point protected again")
-		}
+	return err
+}
+
+// place places the jbd2 thread of an attached volume again.
+func (r *repairing) place(ctx context.Context) error {
+	if r.pool.status(r.record).Placed {
+		return nil
 	}
-	// The mount may have ended without writing back its journal.
-	if record.Attachment == nil && record.JournalMemory != nil {
-		repaired, err := p.repairMemory(ctx, record, l)
-		if err != nil {
-			return did, err
-		}
-		if repaired != "" {
-			did = append(did, repaired)
-		}
+	if err := r.pool.place(ctx, r.record); err != nil {
+		return err
 	}
-	if record.Attachment == nil && p.replay(ctx, record, l) {
-		did = append(did, "journal replayed")
+	if r.pool.status(r.record).Placed {
+		r.report("jbd2 thread placed again")
 	}
-	return did, nil
+	return nil
+}
+
+// protect protects the mount point of a persistent volume while it is detached. A mount
+// point that cannot be protected does not damage the volume.
+func (r *repairing) protect(ctx context.Context) error {
+	if r.record.Persist == nil || r.record.Attachment != nil {
+		return nil
+	}
+	protected, err := r.pool.protect(ctx, &r.record)
+	if err != nil {
+		r.pool.warnUnprotected(r.record, err)
+	}
+	if protected {
+		r.report("mount point protected again")
+	}
+	return nil
+}
+
+// recoverMemory repairs the journal in memory of a detached volume: its mount may have
+// ended without writing it back.
+func (r *repairing) recoverMemory(ctx context.Context) error {
+	if r.record.Attachment != nil || r.record.JournalMemory == nil {
+		return nil
+	}
+	repaired, err := r.pool.repairMemory(ctx, r.record, r.lock)
+	if repaired != "" {
+		r.report("%s", repaired)
+	}
+	return err
 }
 
 // replay replays the journal of a detached volume, after the host or a mount ended
 // uncleanly, so that the image alone is a complete file system. If that fails, the next
 // mount replays it.
-func (p *Pool) replay(ctx context.Context, record Record, l *store.Lock) bool {
-	if record.FileSystem == JFS {
-		return false // its journal in memory was recovered
+func (r *repairing) replay(ctx context.Context) error {
+	if r.record.Attachment != nil || r.record.FileSystem == JFS {
+		return nil // the journal in memory of JFS was recovered
 	}
-	s, err := ext4.ReadSuperblock(p.blocks(record).Node())
+	blocks := r.pool.blocks(r.record)
+	s, err := ext4.ReadSuperblock(blocks.Node())
 	if err != nil || !s.NeedsRecovery || s.External() || s.InMemory {
-		return false
+		return nil
 	}
-	if p.blocks(record).CheckUnused() != nil {
-		return false
+	if blocks.CheckUnused() != nil {
+		return nil
 	}
-	if err := p.step(ctx, "journal replayed", p.offline(record, l).ReplayJournal); err != nil {
-		p.log.Warn("the journal could not be replayed; the next attach replays it", "volume", record.Name, "why", err)
-		return false
+	if err := r.pool.step(ctx, "journal replayed", r.pool.offline(r.record, r.lock).ReplayJournal); err != nil {
+		r.pool.log.Warn("the journal could not be replayed; the next attach replays it", "volume", r.record.Name, "why", err)
+		return nil
 	}
-	return true
+	r.report("journal replayed")
+	return nil
 }
