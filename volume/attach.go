@@ -74,18 +74,9 @@ func (p *Pool) Attach(ctx context.Context, name string, options AttachOptions) (
 }
 
 func (p *Pool) attach(ctx context.Context, name string, o AttachOptions) (Status, error) {
-	if err := CheckName(name); err != nil {
-		return Status{}, err
-	}
-	o, err := o.complete(name)
+	o, err := p.completeAttach(name, o)
 	if err != nil {
 		return Status{}, err
-	}
-	if o.Target, err = mountpoint.Resolve(o.Target); err != nil {
-		return Status{}, err
-	}
-	if records.Within(o.Target, p.dir) || records.Within(p.dir, o.Target) {
-		return Status{}, fmt.Errorf("%w mount point %s: it would hide pool %s, or lie in it", ErrInvalid, o.Target, p.dir)
 	}
 	record, l, err := p.files.Hold(ctx, name)
 	if err != nil {
@@ -98,28 +89,11 @@ func (p *Pool) attach(ctx context.Context, name string, o AttachOptions) (Status
 	if err := checkPersist(record, o); err != nil {
 		return Status{}, err
 	}
-	if a := record.Attachment; a != nil {
-		if a.Target != o.Target || a.Placement != o.Placement || a.Cgroup != o.Cgroup || a.ReadOnly != o.ReadOnly || a.Dev != o.Dev || a.Suid != o.Suid {
-			return Status{}, fmt.Errorf("it is %w: attached at %s (placement %s, cgroup %q, read-only %v, dev %v, suid %v)", ErrBusy, a.Target, a.Placement, a.Cgroup, a.ReadOnly, a.Dev, a.Suid)
-		}
-		if o.Persist && record.Persist == nil {
-			if err := p.persistAttached(ctx, &record, o); err != nil {
-				return Status{}, err
-			}
-		}
-		err := p.place(ctx, record)
-		return p.status(record), err
+	if record.Attachment != nil {
+		return p.attachAgain(ctx, record, o)
 	}
-	if record.PersistentAt(o.Target) {
-		if err := checkParentMounted(*record.Persist); err != nil {
-			return Status{}, err
-		}
-	}
-	if record.Persist != nil {
-		// First, because the rest may fail.
-		if _, err := p.protect(ctx, &record); err != nil {
-			p.warnUnprotected(record, err)
-		}
+	if err := p.guardTarget(ctx, &record, o.Target); err != nil {
+		return Status{}, err
 	}
 	if err := p.checkBlocks(ctx, record); err != nil {
 		return Status{}, err
@@ -127,8 +101,66 @@ func (p *Pool) attach(ctx context.Context, name string, o AttachOptions) (Status
 	if _, err := p.finishCheck(ctx, record, l); err != nil {
 		return Status{}, err
 	}
+	return p.attachDetached(ctx, record, o)
+}
+
+// completeAttach completes the options, and resolves the mount point.
+func (p *Pool) completeAttach(name string, o AttachOptions) (AttachOptions, error) {
+	if err := CheckName(name); err != nil {
+		return o, err
+	}
+	o, err := o.complete(name)
+	if err != nil {
+		return o, err
+	}
+	if o.Target, err = mountpoint.Resolve(o.Target); err != nil {
+		return o, err
+	}
+	if records.Within(o.Target, p.dir) || records.Within(p.dir, o.Target) {
+		return o, fmt.Errorf("%w mount point %s: it would hide pool %s, or lie in it", ErrInvalid, o.Target, p.dir)
+	}
+	return o, nil
+}
+
+// attachAgain changes nothing of a volume that is attached with these options, but may
+// make it persistent, and places a new jbd2 thread.
+func (p *Pool) attachAgain(ctx context.Context, record Record, o AttachOptions) (Status, error) {
+	a := record.Attachment
+	if a.Target != o.Target || a.Placement != o.Placement || a.Cgroup != o.Cgroup || a.ReadOnly != o.ReadOnly || a.Dev != o.Dev || a.Suid != o.Suid {
+		return Status{}, fmt.Errorf("it is %w: attached at %s (placement %s, cgroup %q, read-only %v, dev %v, suid %v)", ErrBusy, a.Target, a.Placement, a.Cgroup, a.ReadOnly, a.Dev, a.Suid)
+	}
+	if o.Persist && record.Persist == nil {
+		if err := p.persistAttached(ctx, &record, o); err != nil {
+			return Status{}, err
+		}
+	}
+	err := p.place(ctx, record)
+	return p.status(record), err
+}
+
+// guardTarget protects the mount point of a persistent volume, and refuses to attach the
+// volume there while the file system of the mount point is not mounted.
+func (p *Pool) guardTarget(ctx context.Context, record *Record, target string) error {
+	if record.PersistentAt(target) {
+		if err := checkParentMounted(*record.Persist); err != nil {
+			return err
+		}
+	}
+	if record.Persist != nil {
+		// First, because the rest may fail.
+		if _, err := p.protect(ctx, record); err != nil {
+			p.warnUnprotected(*record, err)
+		}
+	}
+	return nil
+}
+
+// attachDetached attaches a volume that can be attached. If that fails, it is detached
+// again, and has its weight of before.
+func (p *Pool) attachDetached(ctx context.Context, record Record, o AttachOptions) (Status, error) {
 	weight := record.Weight
-	if record, err = p.planAttach(record, o); err != nil {
+	record, err := p.planAttach(record, o)
+	if err != nil {
 		return Status{}, err
 	}
 	attaching := operation.Step{Name: "attaching", Intent: func() (bool, error) { return true, nil }}
