@@ -64,6 +64,8 @@ func (p *Pool) send(ctx context.Context, name, snapshot, base string, w io.Write
 // a snapshot may be deleted and operations on the volume may run. Its logical volumes are
 // claimed: meanwhile they cannot be deleted.
 type source struct {
+	pool   *Pool
+	record Record
 	header stream.Header
 	image  *imagefile.Reader
 	base   *imagefile.Reader // nil without base
@@ -88,12 +90,13 @@ func (s *source) close() error {
 	return errors.Join(errs...)
 }
 
+// openSource opens a snapshot of a volume, or with "" its present content, and its base.
 func (p *Pool) openSource(ctx context.Context, name, snapshot, base string, longest time.Duration) (_ *source, err error) {
 	record, l, err := p.holdReady(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	s := &source{lock: l, header: stream.Header{
+	s := &source{pool: p, record: record, lock: l, header: stream.Header{
 		Format: stream.Format, Name: record.Name, ID: record.ID, Created: record.Created, SizeBytes: record.SizeBytes, Provision: record.Provision,
 		SectorBytes: record.SectorBytes, Weight: record.Weight, Labels: record.Labels, MountOptions: record.MountOptions, NoAtime: record.NoAtime,
 	}}
@@ -115,52 +118,21 @@ func (p *Pool) openSource(ctx context.Context, name, snapshot, base string, long
 	node := blocks.Node()
 	switch {
 	case snapshot != "":
-		of, err := p.files.ReadSnapshot(name, snapshot)
-		if err != nil {
-			return nil, err
-		}
-		if err := blocks.ActivateSnapshot(ctx, of); err != nil {
-			return nil, err
-		}
-		node, s.header.SizeBytes = blocks.SnapshotNode(of), of.SizeBytes
-		s.header.Snapshot = &stream.Snapshot{Name: of.Name, ID: of.ID, Created: of.Created}
+		node, err = s.snapshot(ctx, snapshot)
 	case record.Attachment != nil:
-		temporary := newSnapshot(record, "sent")
-		if s.work, err = p.snapshotWork(ctx, record, temporary); err != nil {
-			return nil, err
-		}
-		freeze, err := p.freezer(&record, l, longest)
-		if err != nil {
-			return nil, err
-		}
-		to := backing.Copy{Directory: s.work.path, Held: s.work.lock.File, Snapshot: &temporary, LongestFreeze: longest, Mountpoint: mountpointOf(record)}
-		if _, _, err := blocks.Snapshot(ctx, to, freeze); err != nil {
-			return nil, err
-		}
-		if node = s.work.image(); temporary.LVM != nil {
-			node = blocks.SnapshotNode(temporary)
-		}
+		node, err = s.freeze(ctx, longest)
 	}
-	fs, err := ext4.ReadSuperblock(node)
 	if err != nil {
-		return nil, fmt.Errorf("its image is %w: %w", ErrCorrupt, err)
+		return nil, err
 	}
-	if fs.External() {
-		return nil, fmt.Errorf("%w: its journal is on another device: send a clone, which has it inside", ErrUnsupported)
+	if err := checkSendable(node); err != nil {
+		return nil, err
 	}
-	if s.image, err = s.open(node, s.header.SizeBytes, !record.InPool()); err != nil {
+	if s.image, err = s.open(node, s.header.SizeBytes); err != nil {
 		return nil, err
 	}
 	if base != "" {
-		of, err := p.files.ReadSnapshot(name, base)
-		if err != nil {
-			return nil, fmt.Errorf("base: %w", err)
-		}
-		s.header.Base = &stream.Base{Name: of.Name, ID: of.ID, SizeBytes: of.SizeBytes}
-		if err := blocks.ActivateSnapshot(ctx, of); err != nil {
-			return nil, fmt.Errorf("base: %w", err)
-		}
-		if s.base, err = s.open(blocks.SnapshotNode(of), of.SizeBytes, !record.InPool()); err != nil {
+		if err := s.openBase(ctx, base); err != nil {
 			return nil, fmt.Errorf("base: %w", err)
 		}
 	}
@@ -171,9 +143,72 @@ func (p *Pool) openSource(ctx context.Context, name, snapshot, base string, long
 	return s, nil
 }
 
-// open opens an image, or with claims a logical volume, which others may not use meanwhile.
-func (s *source) open(node string, bytes uint64, claims bool) (*imagefile.Reader, error) {
-	if claims {
+// snapshot enters a snapshot in the header, and returns its blocks.
+func (s *source) snapshot(ctx context.Context, name string) (node string, err error) {
+	of, err := s.pool.files.ReadSnapshot(s.record.Name, name)
+	if err != nil {
+		return "", err
+	}
+	blocks := s.pool.blocks(s.record)
+	if err := blocks.ActivateSnapshot(ctx, of); err != nil {
+		return "", err
+	}
+	s.header.SizeBytes = of.SizeBytes
+	s.header.Snapshot = &stream.Snapshot{Name: of.Name, ID: of.ID, Created: of.Created}
+	return blocks.SnapshotNode(of), nil
+}
+
+// freeze makes a temporary snapshot of an attached volume, and returns its blocks.
+func (s *source) freeze(ctx context.Context, longest time.Duration) (node string, err error) {
+	temporary := newSnapshot(s.record, "sent")
+	if s.work, err = s.pool.snapshotWork(ctx, s.record, temporary); err != nil {
+		return "", err
+	}
+	freeze, err := s.pool.freezer(&s.record, s.lock, longest)
+	if err != nil {
+		return "", err
+	}
+	blocks := s.pool.blocks(s.record)
+	to := backing.Copy{Directory: s.work.path, Held: s.work.lock.File, Snapshot: &temporary, LongestFreeze: longest, Mountpoint: mountpointOf(s.record)}
+	if _, _, err := blocks.Snapshot(ctx, to, freeze); err != nil {
+		return "", err
+	}
+	if temporary.LVM != nil {
+		return blocks.SnapshotNode(temporary), nil
+	}
+	return s.work.image(), nil
+}
+
+// checkSendable refuses blocks that have no ext4, or one with its journal elsewhere.
+func checkSendable(node string) error {
+	fs, err := ext4.ReadSuperblock(node)
+	if err != nil {
+		return fmt.Errorf("its image is %w: %w", ErrCorrupt, err)
+	}
+	if fs.External() {
+		return fmt.Errorf("%w: its journal is on another device: send a clone, which has it inside", ErrUnsupported)
+	}
+	return nil
+}
+
+// openBase enters the base in the header, and opens it.
+func (s *source) openBase(ctx context.Context, name string) error {
+	of, err := s.pool.files.ReadSnapshot(s.record.Name, name)
+	if err != nil {
+		return err
+	}
+	s.header.Base = &stream.Base{Name: of.Name, ID: of.ID, SizeBytes: of.SizeBytes}
+	blocks := s.pool.blocks(s.record)
+	if err := blocks.ActivateSnapshot(ctx, of); err != nil {
+		return err
+	}
+	s.base, err = s.open(blocks.SnapshotNode(of), of.SizeBytes)
+	return err
+}
+
+// open opens an image, or a logical volume, which it claims.
+func (s *source) open(node string, bytes uint64) (*imagefile.Reader, error) {
+	if !s.record.InPool() {
 		claim, err := backing.Claim(node)
 		if err != nil {
 			return nil, err
