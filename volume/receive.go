@@ -266,9 +266,6 @@ func (p *Pool) exchange(ctx context.Context, record Record, header stream.Header
 	return record, p.files.Write(record) // and syncs the directory
 }
 
-// clearBytes is how much is cleared between two checks of the context.
-const clearBytes = 64 << 20
-
 // apply writes the content of a stream to an image and verifies all of it.
 // base is the checksum of the image before. clear: the parts that are not in the stream
 // are cleared, because they do not read as zeros.
@@ -279,50 +276,9 @@ func apply(ctx context.Context, incoming *stream.Reader, image string, base chun
 		return err
 	}
 	defer func() { _ = out.Close() }()
-	var end stream.Frame
-	written := uint64(0)
-	clearTo := func(to uint64) error {
-		for clear && written < to {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			piece := min(to-written, clearBytes)
-			if err := imagefile.ClearRange(out, int64(written), int64(piece)); err != nil {
-				return cause.NoSpace(err)
-			}
-			written += piece
-		}
-		return nil
-	}
-	for !end.End {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		f, err := incoming.Frame()
-		if err != nil {
-			return err
-		}
-		to := f.Offset
-		if f.End {
-			to = size
-		}
-		if err := clearTo(to); err != nil {
-			return err
-		}
-		switch {
-		case f.End:
-			end = f
-			continue
-		case f.Data != nil:
-			_, err = out.WriteAt(f.Data, int64(f.Offset))
-		default:
-			err = imagefile.ClearRange(out, int64(f.Offset), int64(f.Length))
-		}
-		if err != nil {
-			return cause.NoSpace(err)
-		}
-		written = f.Offset + f.Length
-		progress.Report(written, size)
+	end, err := writeFrames(ctx, incoming, out, clear, progress)
+	if err != nil {
+		return err
 	}
 	if end.Base != base {
 		if incoming.Header.Base != nil {
@@ -340,6 +296,62 @@ func apply(ctx context.Context, incoming *stream.Reader, image string, base chun
 	}
 	if chunk.ImageSum(size, sums) != end.Image {
 		return fmt.Errorf("%w: the received data differ from what the sender read", stream.ErrDamaged)
+	}
+	return nil
+}
+
+// writeFrames writes the frames of a stream, and returns the last one, which has the
+// checksums.
+func writeFrames(ctx context.Context, incoming *stream.Reader, out *os.File, clear bool, progress Progress) (end stream.Frame, err error) {
+	size := incoming.Header.SizeBytes
+	written := uint64(0)
+	for {
+		if err := ctx.Err(); err != nil {
+			return end, err
+		}
+		f, err := incoming.Frame()
+		if err != nil {
+			return end, err
+		}
+		to := f.Offset
+		if f.End {
+			to = size
+		}
+		if clear {
+			if err := clearRange(ctx, out, written, to); err != nil {
+				return end, err
+			}
+		}
+		switch {
+		case f.End:
+			return f, nil
+		case f.Data != nil:
+			_, err = out.WriteAt(f.Data, int64(f.Offset))
+		default:
+			err = imagefile.ClearRange(out, int64(f.Offset), int64(f.Length))
+		}
+		if err != nil {
+			return end, cause.NoSpace(err)
+		}
+		written = f.Offset + f.Length
+		progress.Report(written, size)
+	}
+}
+
+// clearBytes is how much is cleared between two checks of the context.
+const clearBytes = 64 << 20
+
+// clearRange clears an image from one offset to another.
+func clearRange(ctx context.Context, out *os.File, from, to uint64) error {
+	for from < to {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		piece := min(to-from, clearBytes)
+		if err := imagefile.ClearRange(out, int64(from), int64(piece)); err != nil {
+			return cause.NoSpace(err)
+		}
+		from += piece
 	}
 	return nil
 }
