@@ -240,7 +240,7 @@ func pairPhases(ctx context.Context, l fixture.Lab, o Options, on conditions, lo
 	}
 	defer func() { err = errors.Join(err, subject.close()) }()
 	for _, neighbour := range neighbours {
-		phase, err := runPhase(ctx, l, o, s, subject, neighbour)
+		phase, err := subject.runPhase(ctx, o, neighbour)
 		if err != nil {
 			return phases, fmt.Errorf("beside %s: %w", neighbour, err)
 		}

@@ -355,7 +355,7 @@ func TestEachArrangementIsAsDescribed(t *testing.T) {
 				if !slices.Contains([]fixture.Arrangement{fixture.SharedExt4, fixture.PlacedVolumes, fixture.ControlledOnDevices}, arrangement) {
 					vmtest.Long(t)
 				}
-				aPhaseIsMeasured(t, lab, s)
+				aPhaseIsMeasured(t, s)
 			})
 			closed = true
 			if err := s.Close(); err != nil {
@@ -367,7 +367,7 @@ func TestEachArrangementIsAsDescribed(t *testing.T) {
 }
 
 // aPhaseIsMeasured runs a load on both containers: both sync, and all I/O is counted.
-func aPhaseIsMeasured(t *testing.T, lab fixture.Lab, s *pair) {
+func aPhaseIsMeasured(t *testing.T, s *pair) {
 	t.Helper()
 	u, err := s.subject(t.Context(), fioLoad)
 	if err != nil {
@@ -377,9 +377,9 @@ func aPhaseIsMeasured(t *testing.T, lab fixture.Lab, s *pair) {
 	var phase Phase
 	// B has the smaller share, and its sixteen writers' syncs end together: on
 	// a disk that other tests load, too, there may be seconds between them.
-	for phase, err = runPhase(t.Context(), lab, o, s, u, fio.HighFsync); err == nil && phase.SyncB.Calls == 0 && o.Seconds < 64; {
+	for phase, err = u.runPhase(t.Context(), o, fio.HighFsync); err == nil && phase.SyncB.Calls == 0 && o.Seconds < 64; {
 		o.Seconds *= 2
-		phase, err = runPhase(t.Context(), lab, o, s, u, fio.HighFsync)
+		phase, err = u.runPhase(t.Context(), o, fio.HighFsync)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -565,7 +565,7 @@ func TestAPhaseEndsAndIsMeasuredThoughASyncStarves(t *testing.T) {
 	}
 	o := Quick
 	started := time.Now()
-	phase, err := runPhase(t.Context(), lab, o, s, u, fio.NoFsync)
+	phase, err := u.runPhase(t.Context(), o, fio.NoFsync)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,14 +3,11 @@ package volumes
 import (
 	"context"
 	"errors"
-	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/daybook-project/daybook/internal/account"
-	"github.com/daybook-project/daybook/internal/database"
 	"github.com/daybook-project/daybook/internal/disktime"
 	"github.com/daybook-project/daybook/internal/experiment/fixture"
 	"github.com/daybook-project/daybook/internal/fio"
@@ -18,157 +15,18 @@ import (
 	"github.com/daybook-project/daybook/internal/synctime"
 )
 
-// The loads.
-const (
-	// fioBlockBytes is the size of a write, through the page cache.
-	fioBlockBytes = 1 << 20
-	// fioWriters is the number of writers of A, and of its neighbour, if A is fio.
-	// With fewer, a queue may be empty, and then weights have no effect. The
-	// neighbour of a database has neighbourWriters.
-	fioWriters       = 16
-	neighbourWriters = 2
-	// smallLoad is some writers that append a little and sync.
-	smallLoad       = "small-writers"
-	smallWriters    = 4
-	smallBlockBytes = 16 << 10
-	// fioSpaceBytes is the total size of the writers' files. They fit into a
-	// container's file system, and a writer that syncs rewrites its file at most
-	// once in a phase.
-	fioSpaceBytes = 768 << 20
-	// neighbourSeconds is longer than any phase. The neighbour is stopped before.
-	neighbourSeconds = 600
-	databaseClients  = 8
-	databaseRows     = 100_000
-	// starvedPatience is the maximum wait for A's last sync after the end of the
-	// phase, while the neighbour still writes. On a shared ext4 this sync may wait
-	// until the neighbour stops rewriting its files.
-	starvedPatience = 10 * time.Second
-	// warmUpVolumes is how long the loads run before the measurement.
-	warmUpVolumes = 3 * time.Second
-	// warmUpControl is four intervals of the daemon. It needs them to reach the
-	// configured shares.
-	warmUpControl = 20 * time.Second
-)
-
-// warmUp is how long the loads of a pair run before the measurement.
-func (s *pair) warmUp() time.Duration {
-	if s.conditions.arrangement.Controlled() {
-		return warmUpControl
-	}
-	return warmUpVolumes
-}
-
-// subject is A's load in all phases of a pair: fio, or a database server with its
-// clients.
-type subject struct {
-	pair   *pair
-	load   string
-	server *database.Server // nil: fio
-}
-
-// subject prepares A's load.
-func (s *pair) subject(ctx context.Context, load string) (*subject, error) {
-	if load == fioLoad || load == smallLoad {
-		return &subject{pair: s, load: load}, nil
-	}
-	o := database.Options{
-		Engine: database.Engine(load), Directory: s.a.Directory, Cgroup: s.Group.Directory(s.a.Load), BinaryLog: true,
-	}
-	if err := database.Create(ctx, o, databaseRows); err != nil {
-		return nil, err
-	}
-	server, err := database.Start(ctx, o)
-	return &subject{pair: s, load: load, server: server}, err
-}
-
-func (u *subject) close() error {
-	if u.server == nil {
-		return nil
-	}
-	return errors.Join(u.pair.setInstant(true), u.server.Stop())
-}
-
-// outcome is the result of A's load in a phase.
-type outcome struct {
-	rate     float64
-	database *database.Result
-	err      error
-}
-
-// run runs the load for this time after the warm-up.
-func (u *subject) run(ctx context.Context, seconds int) outcome {
-	if u.server == nil {
-		directory := filepath.Join(u.pair.a.Directory, "fio")
-		job, err := u.pair.writers(directory, fio.HighFsync, fioWriters, time.Duration(seconds)*time.Second)
-		if err != nil {
-			return outcome{err: err}
-		}
-		if u.load == smallLoad {
-			job.Writers, job.BlockBytes, job.FileBytes = smallWriters, smallBlockBytes, fioSpaceBytes/smallWriters
-		}
-		defer os.RemoveAll(directory)
-		run, err := fio.Start(job, u.pair.Group.Directory(u.pair.a.Load))
-		if err != nil {
-			return outcome{err: err}
-		}
-		result, err := run.Wait(ctx)
-		return outcome{rate: result.BytesPerSecond(), err: err}
-	}
-	// The clients have no warm-up of their own.
-	if err := fixture.Sleep(ctx, u.pair.warmUp()); err != nil {
-		return outcome{err: err}
-	}
-	result, err := u.server.Load(ctx, database.Load{Clients: databaseClients, Time: time.Duration(seconds) * time.Second})
-	return outcome{rate: result.PerSecond(), database: &result, err: err}
-}
-
-// besideWriters is the number of the neighbour's writers.
-func (u *subject) besideWriters() int {
-	if u.load == fioLoad {
-		return fioWriters
-	}
-	return neighbourWriters
-}
-
-// writers returns the fio job of a neighbour in a new directory.
-func (s *pair) writers(directory string, neighbour fio.Neighbour, count int, length time.Duration) (fio.Job, error) {
-	every, err := syncs(neighbour).FsyncEvery()
-	if err != nil {
-		return fio.Job{}, err
-	}
-	if err := os.Mkdir(directory, 0o755); err != nil {
-		return fio.Job{}, err
-	}
-	return fio.Job{
-		Directory: directory, Writers: count, BlockBytes: fioBlockBytes, FsyncEvery: every,
-		FileBytes: fioSpaceBytes / int64(count), WarmUp: s.warmUp(), Time: length,
-	}, nil
-}
-
 // runPhase runs A's load beside a neighbour.
-func runPhase(ctx context.Context, l fixture.Lab, o Options, s *pair, u *subject, neighbour fio.Neighbour) (phase Phase, err error) {
+func (u *subject) runPhase(ctx context.Context, o Options, neighbour fio.Neighbour) (phase Phase, err error) {
+	s := u.pair
 	phase = Phase{Arrangement: s.conditions.arrangement, Neighbour: neighbour}
 	if err := s.writeOut(); err != nil {
 		return phase, err
 	}
-	// Without a log, which would report the host's other disks.
-	source, err := meter.Open(ctx, meter.Options{Interval: o.Interval, Tree: l.Tree, Naming: fixture.Naming(nil), Waits: o.waits})
+	p, err := s.openProbes(ctx, o)
 	if err != nil {
 		return phase, err
 	}
-	defer func() { err = errors.Join(err, source.Close()) }()
-	times, err := synctime.Open()
-	if err != nil {
-		return phase, err
-	}
-	defer func() { err = errors.Join(err, times.Close()) }()
-	var requests *disktime.Probe
-	if o.waits {
-		if requests, err = disktime.Open(); err != nil {
-			return phase, err
-		}
-		defer func() { err = errors.Join(err, requests.Close()) }()
-	}
+	defer func() { err = errors.Join(err, p.close()) }()
 	if err := s.setInstant(false); err != nil {
 		return phase, err
 	}
@@ -192,10 +50,19 @@ func runPhase(ctx context.Context, l fixture.Lab, o Options, s *pair, u *subject
 		// It restores the weights, so it stops before the neighbour does.
 		defer func() { err = errors.Join(err, stopControl()) }()
 	}
+	// The deferred end returns the same.
+	err = u.runWatched(ctx, o, p, &phase, func() { _, _ = end() })
+	return phase, err
+}
+
+// runWatched runs A's load while the probes measure it. If it does not end soon after, it
+// ends the neighbour.
+func (u *subject) runWatched(ctx context.Context, o Options, p *probes, phase *Phase, endNeighbour func()) error {
 	done := make(chan outcome, 1)
 	working, cancel := context.WithCancel(ctx)
+	defer cancel()
 	go func() { done <- u.run(working, o.Seconds) }()
-	watched := watchPhase(ctx, l, o, s, source, times, requests, &phase)
+	watched := p.watch(ctx, o, phase)
 	patience := starvedPatience
 	if watched != nil {
 		cancel()
@@ -205,124 +72,116 @@ func runPhase(ctx context.Context, l fixture.Lab, o Options, s *pair, u *subject
 	select {
 	case result = <-done:
 	case <-time.After(patience):
-		_, _ = end() // the deferred call returns the same
-		result = u.starved(cancel, done, &phase, o.Seconds)
+		endNeighbour()
+		result = u.starved(cancel, done, phase, o.Seconds)
 	}
-	cancel()
 	phase.Rate, phase.Database = result.rate, result.database
 	if watched == nil {
 		watched = ctx.Err()
 	}
-	return phase, errors.Join(watched, result.err)
+	return errors.Join(watched, result.err)
 }
 
-// starved waits for a load that ends only after its neighbour, and counts only the
-// work within the phase. For fio these are the syncs of the phase, because fio may
-// still be in its warm-up. The clients of a database start no transaction after their
-// time, so inTime needs only their total.
-func (u *subject) starved(cancel func(), done <-chan outcome, phase *Phase, seconds int) outcome {
-	if u.server == nil {
-		cancel()
-		<-done
-		block := uint64(fioBlockBytes)
-		if u.load == smallLoad {
-			block = smallBlockBytes
+// probes measure a phase of a pair.
+type probes struct {
+	pair     *pair
+	meter    *meter.Meter
+	syncs    *synctime.Probe
+	requests *disktime.Probe // nil: not measured
+}
+
+func (s *pair) openProbes(ctx context.Context, o Options) (_ *probes, err error) {
+	p := &probes{pair: s}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, p.close())
 		}
-		return outcome{rate: ratio(float64(phase.SyncA.Calls*block), phase.Seconds)}
-	}
-	result := <-done
-	if result.err == nil {
-		result.rate = inTime(*result.database, seconds)
-	}
-	return result
-}
-
-// inTime returns the rate of a load that took longer than its time. It leaves out the
-// last transaction of each client, which ended late.
-func inTime(r database.Result, seconds int) float64 {
-	return float64(r.Transactions-min(r.Transactions, databaseClients)) / float64(seconds)
-}
-
-// startNeighbour starts B's load. The function that it returns removes B's limit and
-// stops the load.
-func (s *pair) startNeighbour(neighbour fio.Neighbour, count int) (stop func() (fio.Result, error), err error) {
-	if neighbour == Alone {
-		return func() (fio.Result, error) { return fio.Result{}, nil }, nil
-	}
-	job, err := s.writers(fioDirectory(s.b), neighbour, count, neighbourSeconds*time.Second)
-	if err != nil {
+	}()
+	// Without a log, which would report the host's other disks.
+	if p.meter, err = meter.Open(ctx, meter.Options{Interval: o.Interval, Tree: s.Lab.Tree, Naming: fixture.Naming(nil), Waits: o.waits}); err != nil {
 		return nil, err
 	}
-	free := func() error { return nil }
-	if neighbour == Limited {
-		if free, err = s.limit(s.b); err != nil {
+	if p.syncs, err = synctime.Open(); err != nil {
+		return nil, err
+	}
+	if o.waits {
+		if p.requests, err = disktime.Open(); err != nil {
 			return nil, err
 		}
 	}
-	run, err := fio.Start(job, s.Group.Directory(s.b.Load))
-	if err != nil {
-		return nil, errors.Join(err, free())
-	}
-	return func() (fio.Result, error) {
-		freed := free() // first, because the limit would delay the last sync
-		result, err := run.Stop()
-		return result, errors.Join(freed, err)
-	}, nil
+	return p, nil
 }
 
-func fioDirectory(t *fixture.Container) string { return filepath.Join(t.Directory, "fio") }
+func (p *probes) close() error {
+	var errs []error
+	if p.requests != nil {
+		errs = append(errs, p.requests.Close())
+	}
+	if p.syncs != nil {
+		errs = append(errs, p.syncs.Close())
+	}
+	if p.meter != nil {
+		errs = append(errs, p.meter.Close())
+	}
+	return errors.Join(errs...)
+}
 
-// clear removes the neighbour's files.
-func (s *pair) clear() error { return os.RemoveAll(fioDirectory(s.b)) }
-
-// watchPhase waits for the end of the warm-up and then takes the samples.
-func watchPhase(ctx context.Context, l fixture.Lab, o Options, s *pair, source *meter.Meter, times *synctime.Probe, requests *disktime.Probe, phase *Phase) error {
+// watch waits for the end of the warm-up and then takes the samples.
+func (p *probes) watch(ctx context.Context, o Options, phase *Phase) error {
+	s := p.pair
 	if err := fixture.Sleep(ctx, s.warmUp()); err != nil {
 		return err
 	}
-	if _, err := source.Now(ctx); err != nil {
+	if _, err := p.meter.Now(ctx); err != nil {
 		return err
 	}
-	places := make([]synctime.Place, 0, 2)
-	for _, t := range s.containers() {
-		c, err := l.Tree.Lookup(t.Load)
-		if err != nil {
-			return err
-		}
-		place := synctime.Place{Cgroup: c.ID, FileSystem: t.FileSystem}
-		if err := times.Watch(place); err != nil {
-			return err
-		}
-		places = append(places, place)
+	placeA, errA := p.watchSyncs(s.a)
+	placeB, errB := p.watchSyncs(s.b)
+	if err := errors.Join(errA, errB); err != nil {
+		return err
 	}
-	before, err := s.diskTimes(requests)
+	before, err := s.diskTimes(p.requests)
 	if err != nil {
 		return err
 	}
 	for range int(time.Duration(o.Seconds) * time.Second / o.Interval) {
-		sample, err := source.Next(ctx)
+		sample, err := p.meter.Next(ctx)
 		if err != nil {
 			return err
 		}
-		own, disk := s.account(sample)
-		phase.Samples = append(phase.Samples, own)
-		phase.DiskBytes += disk.DiskBytes
-		if s.conditions.arrangement.HasPoolJournal() {
-			phase.PoolJournalBytes += disk.JournalBytes
-			phase.PoolMetadataBytes += disk.MetadataBytes
-			phase.PoolTransactions += disk.Transactions
-		}
+		phase.add(s, sample)
 	}
-	after, err := s.diskTimes(requests)
+	after, err := s.diskTimes(p.requests)
 	if err != nil {
 		return err
 	}
 	phase.Requests, phase.Moves = after.since(before)
-	var errA, errB error
-	phase.SyncA, errA = times.Read(places[0])
-	phase.SyncB, errB = times.Read(places[1])
+	phase.SyncA, errA = p.syncs.Read(placeA)
+	phase.SyncB, errB = p.syncs.Read(placeB)
 	phase.sum(s)
 	return errors.Join(errA, errB)
+}
+
+// watchSyncs starts to measure the syncs of a container.
+func (p *probes) watchSyncs(t *fixture.Container) (synctime.Place, error) {
+	c, err := p.pair.Lab.Tree.Lookup(t.Load)
+	if err != nil {
+		return synctime.Place{}, err
+	}
+	place := synctime.Place{Cgroup: c.ID, FileSystem: t.FileSystem}
+	return place, p.syncs.Watch(place)
+}
+
+// add enters a sample.
+func (p *Phase) add(s *pair, sample account.Sample) {
+	own, disk := s.account(sample)
+	p.Samples = append(p.Samples, own)
+	p.DiskBytes += disk.DiskBytes
+	if s.conditions.arrangement.HasPoolJournal() {
+		p.PoolJournalBytes += disk.JournalBytes
+		p.PoolMetadataBytes += disk.MetadataBytes
+		p.PoolTransactions += disk.Transactions
+	}
 }
 
 // sum adds up the samples.

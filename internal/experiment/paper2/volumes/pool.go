@@ -118,6 +118,6 @@ func poolJournal(ctx context.Context, l fixture.Lab, o Options, planned plannedP
 	if err != nil {
 		return one, err
 	}
-	phase, err := runPhase(ctx, l, o, s, u, Alone)
+	phase, err := u.runPhase(ctx, o, Alone)
 	return PoolJournal{Provision: provision, Phase: phase}, err
 }
