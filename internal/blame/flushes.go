@@ -5,9 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-
-	"github.com/daybook-project/daybook/internal/journal"
-	"github.com/daybook-project/daybook/internal/spare"
 )
 
 // submitted is the tracepoint at which a flush of a disk's cache begins.
@@ -28,12 +25,9 @@ func (p *Probe) observeFlushes() error {
 	if err != nil || !found {
 		return err
 	}
-	l, err := p.flushes.Attach(spare.Tracing)
-	if err != nil {
-		return fmt.Errorf("%w: cannot attach to the tracepoint %s: %w", journal.ErrUnsupported, submitted, err)
+	if err := p.programs.Attach("bio_queue", submitted, *p.flushes); err != nil {
+		return err
 	}
-	p.links = append(p.links, l)
-	p.tracepoints = append(p.tracepoints, submitted)
 	err = p.flushes.Close()
 	p.flushes = nil
 	return err

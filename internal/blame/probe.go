@@ -3,7 +3,6 @@ package blame
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"runtime/debug"
 	"slices"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
-	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/journal"
@@ -21,23 +19,19 @@ import (
 
 // Probe is the kernel side.
 type Probe struct {
-	maps  programsMaps
-	links []link.Link
-	// tracepoints are those of links.
-	tracepoints []string
-	missing     []string
-	variables   *ebpf.Map // of the programs
-	ended       endedCalls
+	maps      programsMaps
+	programs  journal.Programs
+	missing   []string
+	variables *ebpf.Map // of the programs
+	ended     endedCalls
 	// flushes is the program for submitted bios while it is not attached; see
 	// observeFlushes.
-	flushes  *spare.Program
-	followed map[journal.NVModule][]link.Link
-	stop     func() // ends the draining; nil before that starts and after Close
-	mu       sync.Mutex
-	pending  Events
-	lost     uint64
-	misses   journal.Misses
-	err      error
+	flushes *spare.Program
+	stop    func() // ends the draining; nil before that starts and after Close
+	mu      sync.Mutex
+	pending Events
+	lost    uint64
+	err     error
 }
 
 // drainInterval limits the memory of the kernel side: with 32,768 entries there
@@ -61,7 +55,7 @@ func Open() (*Probe, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the compiled BPF programs: %w", err)
 	}
-	p := &Probe{followed: map[journal.NVModule][]link.Link{}}
+	p := new(Probe)
 	if err := p.load(spec); err != nil {
 		return nil, errors.Join(err, p.detach())
 	}
@@ -79,70 +73,58 @@ func Open() (*Probe, error) {
 }
 
 func (p *Probe) load(spec *ebpf.CollectionSpec) error {
-	cache := btf.NewCache()
-	if err := journal.CheckOperations(cache); err != nil {
-		return err
-	}
-	maps.DeleteFunc(spec.Programs, func(_ string, program *ebpf.ProgramSpec) bool { return ofMemory(program) })
-	missing, err := journal.DropUnattachable(spec, cache)
-	if err != nil {
-		return err
-	}
-	if journal.HasNVJournal() && slices.ContainsFunc(missing, func(m string) bool { return slices.Contains(required, m) }) {
-		// Without the kernel's own ext4, all its tracepoints are missing.
-		missing = slices.DeleteFunc(missing, func(m string) bool { return !slices.Contains(required, m) })
-	}
-	for _, tracepoint := range missing {
-		if slices.Contains(required, tracepoint) && !journal.HasNVJournal() {
-			return fmt.Errorf("%w: the kernel has no tracepoint %s; %s", journal.ErrUnsupported, tracepoint, journal.WhyNoTracepoint())
-		}
-	}
-	p.missing = lacking(missing)
 	if err := setSystemCalls(spec); err != nil {
 		return err
 	}
-	if err := journal.AddSpares(spec, cache); err != nil {
+	cache := btf.NewCache()
+	missing, err := journal.Prepare(spec, cache, required)
+	if err != nil {
 		return err
 	}
+	p.missing = lacking(missing)
 	collection, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Cache: cache})
 	if err != nil {
 		return fmt.Errorf("%w: cannot load the BPF programs that measure waits, which need Linux 5.15 or newer: %w", journal.ErrUnsupported, err)
 	}
 	defer collection.Close()
-	converts, err := journal.SetConversions(collection, cache)
+	programs, err := journal.Attachable(collection, cache)
 	if err != nil {
 		return err
 	}
+	if err := p.takeMaps(collection); err != nil {
+		return err
+	}
+	for name, program := range programs {
+		if err := p.attach(name, spec.Programs[name].AttachTo, program); err != nil {
+			return err
+		}
+	}
+	return p.observeFlushes()
+}
+
+// takeMaps takes the maps that the probe uses from the collection.
+func (p *Probe) takeMaps(collection *ebpf.Collection) (err error) {
 	if p.variables, err = collection.Maps[variablesMap].Clone(); err != nil {
 		return fmt.Errorf("cannot use the variables of the BPF programs: %w", err)
 	}
 	if err := errors.Join(collection.Assign(&p.maps), collection.Assign(&p.ended.variables)); err != nil {
 		return fmt.Errorf("cannot use the BPF maps: %w", err)
 	}
-	if err := p.ended.open(p.maps.EndedCalls); err != nil {
+	return p.ended.open(p.maps.EndedCalls)
+}
+
+// attach attaches a program to its tracepoint. The program for submitted bios is only kept:
+// observeFlushes attaches it.
+func (p *Probe) attach(name, tracepoint string, program spare.Program) error {
+	if tracepoint != submitted {
+		return p.programs.Attach(name, tracepoint, program)
+	}
+	held, err := program.Clone()
+	if err != nil {
 		return err
 	}
-	for name, program := range spare.Of(collection) {
-		if converts && name == "work_conversion" {
-			continue
-		}
-		if spec.Programs[name].AttachTo == submitted {
-			held, err := program.Clone()
-			if err != nil {
-				return err
-			}
-			p.flushes = &held
-			continue
-		}
-		l, err := program.Attach(spare.Tracing)
-		if err != nil {
-			return fmt.Errorf("%w: cannot attach %s to the tracepoint %s: %w",
-				journal.ErrUnsupported, name, spec.Programs[name].AttachTo, err)
-		}
-		p.links = append(p.links, l)
-		p.tracepoints = append(p.tracepoints, spec.Programs[name].AttachTo)
-	}
-	return p.observeFlushes()
+	p.flushes = &held
+	return nil
 }
 
 // renamed are tracepoints, by their name of before, with those in their place since.
@@ -195,7 +177,7 @@ func (p *Probe) Collect() (Events, error) {
 	for _, count := range counts {
 		lost += count
 	}
-	missed, err := p.misses.Since(journal.AllLinks(p.links, p.followed))
+	missed, err := p.programs.Missed()
 	if err != nil {
 		return Events{}, err
 	}
@@ -260,16 +242,16 @@ func take[K, V any](m *ebpf.Map, visit func(K, V)) error {
 
 // Pause detaches the programs until resume is called, as journal.Probe.Pause does.
 // It is for measurements of the programs' cost.
-func (p *Probe) Pause() (resume func() error, err error) { return journal.PauseLinks(&p.links) }
+func (p *Probe) Pause() (resume func() error, err error) { return p.programs.Pause() }
 
 // Placeholders loads a program that does nothing for each program that is attached.
 func (p *Probe) Placeholders() (*journal.Placeholders, error) {
-	return journal.MakePlaceholders(p.tracepoints)
+	return p.programs.Placeholders()
 }
 
 // Statistics returns the runs of the programs, by name.
 func (p *Probe) Statistics() ([]journal.ProgramStatistics, error) {
-	return journal.LinkStatistics(p.links)
+	return p.programs.Statistics()
 }
 
 // Close detaches everything; the kernel frees the programs and maps.
@@ -283,13 +265,7 @@ func (p *Probe) Close() error {
 }
 
 func (p *Probe) detach() error {
-	var errs []error
-	for _, l := range p.links {
-		errs = append(errs, l.Close())
-	}
-	for module := range p.followed {
-		errs = append(errs, p.unfollow(module))
-	}
+	errs := []error{p.programs.Close()}
 	if p.flushes != nil {
 		errs = append(errs, p.flushes.Close())
 	}

@@ -176,7 +176,7 @@ func (p *Probe) collectLost() error {
 		}
 		sum += count
 	}
-	skipped, err := p.misses.Since(p.all())
+	skipped, err := p.programs.Missed()
 	if err != nil {
 		return err
 	}

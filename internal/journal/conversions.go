@@ -8,16 +8,32 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
+
+	"github.com/daybook-project/daybook/internal/spare"
 )
 
 // conversions are the functions of the kernel that convert the extents of an inode, in a
 // kernel thread, when its data was written: of buffered and of direct writes.
 var conversions = []string{"ext4_end_io_rsv_work", "iomap_dio_complete_work"}
 
-// SetConversions tells programs, which include bpf/conversions.h, how to find the inode
-// that a kernel thread works on. known is false if the kernel does not tell it: then each
-// conversion is observed.
-func SetConversions(programs *ebpf.Collection, cache *btf.Cache) (known bool, err error) {
+// Attachable returns the programs of a collection, which include bpf/conversions.h, that are
+// to be attached. It tells them how to find the inode that a kernel thread works on. If the
+// kernel does not tell it, each conversion is observed instead.
+func Attachable(collection *ebpf.Collection, cache *btf.Cache) (map[string]spare.Program, error) {
+	known, err := setConversions(collection, cache)
+	if err != nil {
+		return nil, err
+	}
+	programs := spare.Of(collection)
+	if known {
+		delete(programs, "work_conversion")
+	}
+	return programs, nil
+}
+
+// setConversions tells programs how to find that inode. known is false if the kernel does
+// not tell it.
+func setConversions(programs *ebpf.Collection, cache *btf.Cache) (known bool, err error) {
 	addresses, err := kernelAddresses(conversions)
 	if err != nil || addresses == nil {
 		return false, err

@@ -49,7 +49,7 @@ func (m *Misses) Since(links []link.Link) (uint64, error) {
 // AttachSpares attaches the spares of all programs now, if they have any: not only after the
 // kernel has skipped a program, which Collect notices. Without it, what is skipped before the
 // first such call of Collect is lost.
-func (p *Probe) AttachSpares() error { return spare.AttachSpares(p.all()) }
+func (p *Probe) AttachSpares() error { return spare.AttachSpares(p.programs.all()) }
 
 func missesOf(l link.Link) (ebpf.ProgramID, uint64, error) {
 	info, err := l.Info()

@@ -1,20 +1,12 @@
 package journal
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
-	"maps"
 	"os"
-	"runtime/debug"
 	"slices"
 	"strings"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/btf"
-	"github.com/cilium/ebpf/link"
-
-	"github.com/daybook-project/daybook/internal/spare"
 )
 
 // lineBytes is the unit of a journal in memory (bpf/nvjournal.h).
@@ -57,51 +49,17 @@ func (m NVModule) Has(program *ebpf.ProgramSpec) bool {
 // must be loaded. Meanwhile the module cannot be unloaded. It returns the
 // tracepoints that the module lacks.
 func (p *Probe) FollowNVJournal(module NVModule, follow bool) (missing []string, err error) {
-	_, followed := p.followed[module]
-	if follow == followed {
+	if follow == p.programs.Follows(module) {
 		return nil, nil
 	}
 	if !follow {
-		return nil, p.unfollow(module)
+		return nil, p.programs.Unfollow(module)
 	}
 	spec, err := p.source()
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the compiled BPF programs: %w", err)
 	}
-	maps.DeleteFunc(spec.Programs, func(_ string, program *ebpf.ProgramSpec) bool { return !module.Has(program) })
-	cache := btf.NewCache()
-	if err := AddSpares(spec, cache); err != nil {
-		return nil, err
-	}
-	collection, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: p.maps, Cache: cache})
-	if err != nil {
-		return nil, fmt.Errorf("%w: cannot load the BPF programs for %s: %w", ErrUnsupported, module, err)
-	}
-	defer collection.Close()
-	p.followed[module] = make([]link.Link, 0, len(collection.Programs))
-	for name, program := range spare.Of(collection) {
-		tracepoint := spec.Programs[name].AttachTo
-		l, err := program.Attach(spare.Raw(tracepoint))
-		if errors.Is(err, fs.ErrNotExist) {
-			missing = append(missing, tracepoint)
-			continue
-		}
-		if err != nil {
-			err = fmt.Errorf("%w: cannot attach %s to the tracepoint %s: %w", ErrUnsupported, name, tracepoint, err)
-			return nil, errors.Join(err, p.unfollow(module))
-		}
-		p.followed[module] = append(p.followed[module], l)
-	}
-	slices.Sort(missing)
-	// The kernel's type information was needed only for loading.
-	debug.FreeOSMemory()
-	return missing, nil
-}
-
-func (p *Probe) unfollow(module NVModule) error {
-	err := closeAll(p.followed[module])
-	delete(p.followed, module)
-	return err
+	return p.programs.Follow(module, spec, p.maps)
 }
 
 // collectLogs computes this interval's sums from the kernel's running sums.

@@ -15,18 +15,17 @@ import (
 // stay loaded, and the maps keep their content. What happens meanwhile is in no
 // account. It is for measurements of the programs' cost, not while a journal in
 // memory is followed, and not safe for concurrent use with Close.
-func (p *Probe) Pause() (resume func() error, err error) { return PauseLinks(&p.links) }
+func (p *Probe) Pause() (resume func() error, err error) { return p.programs.Pause() }
 
-// PauseLinks does the same for the programs of another probe: it closes the links,
-// and resume makes them again.
-func PauseLinks(links *[]link.Link) (resume func() error, err error) {
+// Pause closes the links until resume is called, which makes them again.
+func (p *Programs) Pause() (resume func() error, err error) {
 	var programs []spare.Program
 	resume = func() error {
 		var errs []error
 		for _, program := range programs {
 			l, err := program.Attach(spare.Tracing)
 			if err == nil {
-				*links = append(*links, l)
+				p.links = append(p.links, l)
 			} else {
 				errs = append(errs, fmt.Errorf("cannot attach a BPF program again: %w", err))
 			}
@@ -35,7 +34,7 @@ func PauseLinks(links *[]link.Link) (resume func() error, err error) {
 		programs = nil
 		return errors.Join(errs...)
 	}
-	for _, l := range *links {
+	for _, l := range p.links {
 		program, err := spare.Hold(l)
 		if err != nil {
 			for _, program := range programs {
@@ -45,8 +44,8 @@ func PauseLinks(links *[]link.Link) (resume func() error, err error) {
 		}
 		programs = append(programs, program)
 	}
-	err = closeAll(*links)
-	*links = nil
+	err = closeAll(p.links)
+	p.links = nil
 	return resume, err
 }
 
@@ -57,13 +56,13 @@ type Placeholders struct {
 	links    []link.Link
 }
 
-// Placeholders loads a program that does nothing for each program that is attached.
-func (p *Probe) Placeholders() (*Placeholders, error) { return MakePlaceholders(p.tracepoints) }
+// Placeholders are those of the probe's programs.
+func (p *Probe) Placeholders() (*Placeholders, error) { return p.programs.Placeholders() }
 
-// MakePlaceholders loads a program that does nothing for each of the tracepoints.
-func MakePlaceholders(tracepoints []string) (*Placeholders, error) {
+// Placeholders loads a program that does nothing for each program that is attached.
+func (p *Programs) Placeholders() (*Placeholders, error) {
 	h := new(Placeholders)
-	for _, tracepoint := range tracepoints {
+	for _, tracepoint := range p.tracepoints {
 		program, err := ebpf.NewProgram(&ebpf.ProgramSpec{
 			Type: ebpf.Tracing, AttachType: ebpf.AttachTraceRawTp, AttachTo: tracepoint, License: "GPL",
 			Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()},

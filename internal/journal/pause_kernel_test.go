@@ -30,7 +30,7 @@ func TestAPausedProbeSeesNothingUntilItResumes(t *testing.T) {
 		}
 		return n
 	}
-	attached := len(p.links)
+	attached := len(p.programs.links)
 	if commits("a") == 0 {
 		t.Error("no commit while the programs are attached")
 	}
@@ -44,8 +44,8 @@ func TestAPausedProbeSeesNothingUntilItResumes(t *testing.T) {
 	if err := resume(); err != nil {
 		t.Fatal(err)
 	}
-	if len(p.links) != attached {
-		t.Errorf("%d of %d programs are attached again", len(p.links), attached)
+	if len(p.programs.links) != attached {
+		t.Errorf("%d of %d programs are attached again", len(p.programs.links), attached)
 	}
 	if commits("c") == 0 {
 		t.Error("no commit after they are attached again")

@@ -14,7 +14,6 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/features"
-	"github.com/cilium/ebpf/link"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/spare"
@@ -29,14 +28,11 @@ const drainInterval = time.Second
 
 // Probe is the kernel side of the handles estimator.
 type Probe struct {
-	objects attributionObjects
-	maps    map[string]*ebpf.Map // those of objects, by name
-	source  func() (*ebpf.CollectionSpec, error)
-	links   []link.Link
-	// tracepoints are those of links.
-	tracepoints []string
-	variables   []*ebpf.Map              // those of maps that are not in objects
-	followed    map[NVModule][]link.Link // of the modules that are followed
+	objects   attributionObjects
+	maps      map[string]*ebpf.Map // those of objects, by name
+	source    func() (*ebpf.CollectionSpec, error)
+	programs  Programs
+	variables []*ebpf.Map // those of maps that are not in objects
 	// submissions is the program for submitted bios while it is not attached; see
 	// observeSubmissions.
 	submissions *spare.Program
@@ -59,7 +55,6 @@ type Probe struct {
 	partial          map[transaction]uint64 // bytes returned of commits in progress
 	buffers          drainBuffers
 	lost             uint64
-	misses           Misses
 	ended            map[uint32]endedInstance // by device
 	owners           ownersCount
 	generation       uint32 // of the map of disks
@@ -119,7 +114,6 @@ func open(load func() (*ebpf.CollectionSpec, error)) (*Probe, error) {
 		source: source,
 		// As in bpf/charged.h.
 		generation: 1,
-		followed:   make(map[NVModule][]link.Link),
 		partial:    make(map[transaction]uint64),
 		ended:      make(map[uint32]endedInstance),
 	}
@@ -141,24 +135,17 @@ func open(load func() (*ebpf.CollectionSpec, error)) (*Probe, error) {
 
 func (p *Probe) load(spec *ebpf.CollectionSpec) error {
 	cache := btf.NewCache()
-	if err := CheckOperations(cache); err != nil {
-		return err
-	}
-	maps.DeleteFunc(spec.Programs, func(_ string, program *ebpf.ProgramSpec) bool { return ofNVJournal(program) })
-	missing, err := dropUnattachable(spec, cache)
+	missing, err := Prepare(spec, cache, required)
 	if err != nil {
 		return err
 	}
 	p.missing = missing
-	if err := AddSpares(spec, cache); err != nil {
-		return err
-	}
 	collection, err := newCollection(spec, cache)
 	if err != nil {
 		return err
 	}
 	defer collection.Close()
-	converts, err := SetConversions(collection, cache)
+	programs, err := Attachable(collection, cache)
 	if err != nil {
 		return err
 	}
@@ -169,10 +156,7 @@ func (p *Probe) load(spec *ebpf.CollectionSpec) error {
 	if err != nil {
 		return err
 	}
-	for name, program := range spare.Of(collection) {
-		if converts && name == "work_conversion" {
-			continue
-		}
+	for name, program := range programs {
 		if err := p.attach(name, spec.Programs[name].AttachTo, program, endsKnown); err != nil {
 			return err
 		}
@@ -241,13 +225,7 @@ func (p *Probe) attach(name, tracepoint string, program spare.Program, endsKnown
 			return err
 		}
 	}
-	l, err := program.Attach(spare.Tracing)
-	if err != nil {
-		return fmt.Errorf("%w: cannot attach %s to the tracepoint %s: %v", ErrUnsupported, name, tracepoint, err)
-	}
-	p.links = append(p.links, l)
-	p.tracepoints = append(p.tracepoints, tracepoint)
-	return nil
+	return p.programs.Attach(name, tracepoint, program)
 }
 
 // Missing lists the tracepoints that this kernel does not have. bpf/ describes
@@ -340,23 +318,8 @@ func (p *Probe) Close() error {
 	return p.detach()
 }
 
-// all are the links of all programs that are attached.
-func (p *Probe) all() []link.Link { return AllLinks(p.links, p.followed) }
-
-// AllLinks returns the links of a probe with those of the modules that it follows.
-func AllLinks(own []link.Link, followed map[NVModule][]link.Link) []link.Link {
-	all := slices.Clone(own)
-	for _, links := range followed {
-		all = append(all, links...)
-	}
-	return all
-}
-
 func (p *Probe) detach() error {
-	var errs []error
-	for _, l := range p.all() {
-		errs = append(errs, l.Close())
-	}
+	errs := []error{p.programs.Close()}
 	if p.submissions != nil {
 		errs = append(errs, p.submissions.Close())
 	}

@@ -56,8 +56,8 @@ func loadEach(t *testing.T, compilations compilation) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		t.Logf("%s: %d programs in %v; missing tracepoints: %q", name, len(probe.links), time.Since(begin), probe.Missing())
-		checkVerifier(t, probe.links)
+		t.Logf("%s: %d programs in %v; missing tracepoints: %q", name, len(probe.programs.links), time.Since(begin), probe.Missing())
+		checkVerifier(t, probe.programs.links)
 		if _, err := probe.Collect(); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}

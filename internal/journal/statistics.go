@@ -80,15 +80,15 @@ func (c *Counting) Close() error {
 func (p *Probe) Statistics() ([]ProgramStatistics, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return LinkStatistics(p.all())
+	return p.programs.Statistics()
 }
 
 // Statistics returns the runs of the programs that count calls, by name.
-func (p *CallProbe) Statistics() ([]ProgramStatistics, error) { return LinkStatistics(p.links) }
+func (p *CallProbe) Statistics() ([]ProgramStatistics, error) { return linkStatistics(p.links) }
 
-// LinkStatistics returns the runs of the programs of links, by name. The time of a program's
+// linkStatistics returns the runs of the programs of links, by name. The time of a program's
 // spares is in that of the program.
-func LinkStatistics(links []link.Link) ([]ProgramStatistics, error) {
+func linkStatistics(links []link.Link) ([]ProgramStatistics, error) {
 	seen := make(map[ebpf.ProgramID]ProgramStatistics)
 	for _, l := range links {
 		info, err := l.Info()

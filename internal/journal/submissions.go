@@ -14,8 +14,6 @@ import (
 	"strings"
 
 	"github.com/cilium/ebpf"
-
-	"github.com/daybook-project/daybook/internal/spare"
 )
 
 // ends are the functions of the kernel by which a completed write is recognised: they
@@ -154,13 +152,10 @@ func (p *Probe) attachSubmissions() error {
 	if err := p.setCloned(); err != nil {
 		return err
 	}
-	l, err := p.submissions.Attach(spare.Tracing)
-	if err != nil {
-		return fmt.Errorf("%w: cannot attach to the tracepoint block_bio_queue: %v", ErrUnsupported, err)
+	if err := p.programs.Attach("bio_queue", "block_bio_queue", *p.submissions); err != nil {
+		return err
 	}
-	p.links = append(p.links, l)
-	p.tracepoints = append(p.tracepoints, "block_bio_queue")
-	err = p.submissions.Close()
+	err := p.submissions.Close()
 	p.submissions = nil
 	return err
 }

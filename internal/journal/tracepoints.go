@@ -20,7 +20,10 @@ var required = []string{"jbd2_handle_stats", "jbd2_run_stats"}
 // dropUnattachable removes the programs whose tracepoint this kernel does not
 // have or has with other arguments, and returns the tracepoints without a
 // program.
-func dropUnattachable(spec *ebpf.CollectionSpec, cache *btf.Cache) ([]string, error) {
+func dropUnattachable(spec *ebpf.CollectionSpec, cache *btf.Cache, required []string) ([]string, error) {
+	if err := checkBTF(); err != nil {
+		return nil, err
+	}
 	served, err := servedTracepoints(spec, cache)
 	if err != nil {
 		return nil, err
