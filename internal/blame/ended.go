@@ -10,7 +10,7 @@ import (
 )
 
 // endedCalls reads the calls that have ended out of the kernel. There are two buffers
-// of them; see bpf/state.h.
+// of them; see bpf/sums.h.
 type endedCalls struct {
 	variables endedVariables
 	memory    *ebpf.Memory // both buffers

@@ -3,7 +3,7 @@ package blame
 // Operation is the kind of call that waited.
 type Operation uint16
 
-// The operations, the same as in bpf/state.h.
+// The operations, the same as in bpf/sums.h.
 const (
 	Fsync Operation = iota
 	Fdatasync
@@ -26,7 +26,7 @@ func (o Operation) String() string {
 // Phase is a part of a wait.
 type Phase int
 
-// The phases, the same as in bpf/state.h.
+// The phases, the same as in bpf/sums.h.
 const (
 	// Lock is the time in which a commit waits for the open handles of its
 	// transaction.

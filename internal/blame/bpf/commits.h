@@ -5,7 +5,41 @@
 #ifndef DAYBOOK_BLAME_COMMITS_H
 #define DAYBOOK_BLAME_COMMITS_H
 
-#include "state.h"
+#include "journals.h"
+#include "lost.h"
+#include "progress.h"
+#include "waiters.h"
+
+/* further types of the kernel; see kernel.h */
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct task_struct___sleeping {
+	unsigned in_iowait : 1;
+};
+
+enum req_flag_bits___flush {
+	__REQ_PREFLUSH = 18,
+};
+
+#pragma clang attribute pop
+
+struct ordered_key {
+	__u64 ino;
+	__u32 dev;
+	__u32 tid;
+};
+
+struct ordered {
+	__u64 bytes; /* that the disk completed while the commit waited for data */
+	__u64 waits; /* how many pages the commit waited for; 0: the inode is not ordered */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, struct ordered_key);
+	__type(value, struct ordered);
+} ordered SEC(".maps");
 
 static __always_inline struct journal *journal_at(struct journal_s *of)
 {

@@ -10,6 +10,24 @@
 #include "conversions.h"
 #include "pages.h"
 
+#define REQ_OP_BITS 0xff /* REQ_OP_MASK */
+
+/* For whom a handle was open: a cgroup, or who owns an inode. */
+struct held_key {
+	__u64 cgroup; /* 0: the owner of the inode */
+	__u64 ino;
+	__u32 dev;
+	__u32 tid;
+};
+
+/* nanoseconds for which handles were open while the commit waited for them */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, struct held_key);
+	__type(value, __u64);
+} held SEC(".maps");
+
 /*
  * Adds the time for which the handle of this task was open since the commit
  * waits for handles. The handle ends, or restarts, or is still at work.

@@ -6,6 +6,8 @@
 #ifndef DAYBOOK_BLAME_STARTS_H
 #define DAYBOOK_BLAME_STARTS_H
 
+#include "progress.h"
+#include "waiters.h"
 #include "waits.h"
 
 /*

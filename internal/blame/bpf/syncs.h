@@ -5,7 +5,24 @@
 #ifndef DAYBOOK_BLAME_SYNCS_H
 #define DAYBOOK_BLAME_SYNCS_H
 
+#include "progress.h"
+#include "waiters.h"
 #include "waits.h"
+
+/* further types of the kernel; see kernel.h */
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+/* arch/x86/include/asm/ptrace.h */
+struct pt_regs___x86 {
+	unsigned long orig_ax;
+};
+
+/* arch/arm64/include/asm/ptrace.h */
+struct pt_regs___arm64 {
+	int syscallno;
+};
+
+#pragma clang attribute pop
 
 /* Numbers of the system calls on this architecture, set by user space. */
 const volatile long sys_fsync = -1;

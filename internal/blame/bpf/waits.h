@@ -1,108 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Waits: sums of how long calls took, and which phase of which commit each waited for.
+ * Waits: which phase of which commit each call waited for.
  */
 #ifndef DAYBOOK_BLAME_WAITS_H
 #define DAYBOOK_BLAME_WAITS_H
 
-#include "state.h"
-
-/*
- * A log-linear histogram: 8 buckets for each power of two. Bucket 0 is all
- * below 1024 ns, the last is all from 2^37 ns (137 s) on. The same is in
- * histogram.go.
- */
-#define FIRST_POWER 10
-#define LAST_POWER 37
-#define STEPS_LOG2 3
-
-static __always_inline __u32 power_of(__u64 ns)
-{
-	__u32 power = 0;
-
-	if (ns >> 32)
-		power += 32, ns >>= 32;
-	if (ns >> 16)
-		power += 16, ns >>= 16;
-	if (ns >> 8)
-		power += 8, ns >>= 8;
-	if (ns >> 4)
-		power += 4, ns >>= 4;
-	if (ns >> 2)
-		power += 2, ns >>= 2;
-	return power + (ns >> 1 ? 1 : 0);
-}
-
-static __always_inline __u16 bucket_of(__u64 ns)
-{
-	__u32 power = power_of(ns);
-
-	if (power < FIRST_POWER)
-		return 0;
-	if (power >= LAST_POWER)
-		return 1 + ((LAST_POWER - FIRST_POWER) << STEPS_LOG2);
-	return 1 + ((power - FIRST_POWER) << STEPS_LOG2) +
-	       ((ns >> (power - STEPS_LOG2)) & ((1 << STEPS_LOG2) - 1));
-}
-
-static __always_inline void count_call(__u32 dev, __u64 cgroup, __u32 operation, __u64 ns)
-{
-	struct bucket_key key = {
-		.cgroup = cgroup, .dev = dev, .operation = operation, .bucket = bucket_of(ns)};
-	__u64 one = 1, *count = bpf_map_lookup_elem(&buckets, &key);
-
-	if (!count && bpf_map_update_elem(&buckets, &key, &one, BPF_NOEXIST) == 0)
-		return;
-	if (!count)
-		count = bpf_map_lookup_elem(&buckets, &key);
-	if (count)
-		__sync_fetch_and_add(count, 1);
-	else
-		count_lost();
-}
-
-static __always_inline struct wait *wait_of(struct wait_key *key)
-{
-	struct wait fresh = {}, *wait = bpf_map_lookup_elem(&waits, key);
-
-	if (wait)
-		return wait;
-	bpf_map_update_elem(&waits, key, &fresh, BPF_NOEXIST);
-	wait = bpf_map_lookup_elem(&waits, key);
-	if (!wait)
-		count_lost();
-	return wait;
-}
-
-static __always_inline void add(struct wait *wait, enum phase phase, __u64 ns)
-{
-	if (ns)
-		__sync_fetch_and_add(&wait->ns[phase], ns);
-}
-
-/*
- * Adds the phases of a commit. Most commits have one waiter, so that the entry is
- * new: an attempt to insert it costs less than a lookup before.
- */
-static __always_inline bool put_wait(struct wait_key *key, struct wait *phases)
-{
-	struct wait *wait;
-
-	if (bpf_map_update_elem(&waits, key, phases, BPF_NOEXIST) == 0)
-		return true;
-	wait = bpf_map_lookup_elem(&waits, key);
-	if (!wait) {
-		count_lost();
-		return false;
-	}
-	add(wait, PHASE_LOCK, phases->ns[PHASE_LOCK]);
-	add(wait, PHASE_DATA, phases->ns[PHASE_DATA]);
-	add(wait, PHASE_LOG, phases->ns[PHASE_LOG]);
-	add(wait, PHASE_FLUSH, phases->ns[PHASE_FLUSH]);
-	add(wait, PHASE_OWN, phases->ns[PHASE_OWN]);
-	add(wait, PHASE_REST, phases->ns[PHASE_REST]);
-	return true;
-}
+#include "journals.h"
+#include "sums.h"
 
 /* Returns how long two time spans overlap. An end b of 0 is not yet. */
 static __always_inline __u64 overlap(__u64 from, __u64 until, __u64 a, __u64 b)
@@ -137,31 +41,6 @@ struct span {
 	__u32 ended; /* and the call is in `ended_calls` */
 	__u32 pad;
 };
-
-/* Returns false if there is no space. */
-static __always_inline bool put_call(struct wait_key *key, struct wait *wait, __u64 total)
-{
-	struct ended_call *call;
-	__u32 at;
-
-	if (ended_buffer) {
-		at = __sync_fetch_and_add(&ended_second, 1);
-		if (at >= ENDED_CALLS)
-			return false;
-		at += ENDED_CALLS;
-	} else {
-		at = __sync_fetch_and_add(&ended_first, 1);
-		if (at >= ENDED_CALLS)
-			return false;
-	}
-	call = bpf_map_lookup_elem(&ended_calls, &at);
-	if (!call)
-		return false;
-	call->key = *key;
-	call->total = total;
-	call->wait = *wait;
-	return true;
-}
 
 /*
  * Adds the part of a wait during which one commit ran, by its phases, and
