@@ -78,3 +78,17 @@ func TestARecordThatCannotBeForgottenKeepsItsSlot(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// Records of an earlier version, which knew write limits only, are read.
+func TestARecordOfAnEarlierVersionIsRead(t *testing.T) {
+	id, w, ok := parseWritten("7 100 200 300 40 50          ")
+	want := written{Setting: Setting{Default: 100, Device: 200}, Intended: 300, Limit: Limits{Write: 40}, IntendedLimit: Limits{Write: 50}, unitUnknown: true}
+	if id != 7 || w != want || !ok {
+		t.Errorf("%d, %+v, %v", id, w, ok)
+	}
+	for _, line := range []string{"", "7 100 200 300 40", "7 100 200 300 40 50 60", "7 100 200 300 40 50 60 70 80", "7 100 x 300 40 50"} {
+		if _, _, ok := parseWritten(line); ok {
+			t.Errorf("%q was read", line)
+		}
+	}
+}
