@@ -6,7 +6,7 @@
  * 	options.c	mount options
  * 	load.c		mount: checks and recovery; mark.c: the mark of the disk
  * 	log.c		JFS's log interface (lmLog, lmGroupCommit, ...)
- * 	transaction.c	what a transaction has changed, and its logging
+ * 	transaction.c	the logging of a transaction; maps.c: what it changes in the maps
  * 	locks.c		whose lock a page has; free.c: locks and transactions that are free
  * 	known.c		what of a metapage need not be logged
  * 	rest.c		umount, freeze and thaw; read-only after an error
@@ -110,7 +110,7 @@ void jfsnvj_kill_super(struct super_block *sb);
 /* A lazy commit thread of JFS begins and ends to end a transaction. */
 void jfsnvj_ends_lazily(struct jfs_sb_info *sbi, bool begins);
 
-/* transaction.c */
+/* maps.c */
 /*
  * A change of the persistent block map, or of that of inodes. It is applied and
  * logged when the transaction is committed.
@@ -127,6 +127,8 @@ int jfsnvj_update_inode(struct inode *ipimap, unsigned long inum, bool is_free,
 bool jfsnvj_is_logging(const struct tblock *tblk);
 /* The part of txFreeMap's maptype that belongs to this time; 0: none. */
 int jfsnvj_maptype(const struct tblock *tblk, int maptype);
+
+/* transaction.c */
 /*
  * Writes a new metapage by a journal record of its own, at that block of the
  * disk, and releases it. JFS writes such pages without its log.

@@ -126,11 +126,13 @@ void jfsnvj_come_to_rest(struct jfsnvj *j, bool unmounting);
  */
 void jfsnvj_is_read_only_now(struct jfsnvj *j);
 
+/* maps.c */
+/* The block of a page of a map; 0 after an error. */
+u64 jfsnvj_map_block(struct inode *map, s64 page);
+
 /* transaction.c */
 /* Notes what a log record says of the transaction. */
 void jfsnvj_note(struct tblock *tblk, const struct lrd *lrd, struct tlock *tlck);
-/* The block of a page of a map; 0 after an error. */
-u64 jfsnvj_map_block(struct inode *map, s64 page);
 /* Logs all that the transaction has changed, and releases its pages. */
 void jfsnvj_log_transaction(struct jfsnvj *j, struct tblock *tblk);
 /*
