@@ -137,7 +137,7 @@ func (c Container) check() error {
 	for _, time := range []struct {
 		field string
 		value float64
-	}{{"request_seconds", c.RequestSeconds}, {"busy_seconds", c.BusySeconds}, {"flush_seconds", c.FlushSeconds}} {
+	}{{"request_seconds", c.RequestSeconds}, {"busy_seconds", c.BusySeconds}, {"flush_seconds", c.FlushSeconds}, {"stacked_seconds", c.StackedSeconds}} {
 		if !(time.value >= 0 && time.value <= maxRequestSeconds) {
 			return fmt.Errorf("%s is %g; want 0 to %d", time.field, time.value, maxRequestSeconds)
 		}

@@ -174,6 +174,12 @@ type Container struct {
 	// flush and ends after it counts in BusySeconds besides. What ext4 flushes for a commit
 	// does not count. Absent if 0.
 	FlushSeconds float64 `json:"flush_seconds,omitempty"`
+	// StackedSeconds is the time in which a bio or flush of one of its cgroups was outstanding
+	// on a device that is on several disks, of which this is one, or that writes copies to this
+	// one (dm-crypt): as far as it ended in the interval, added up over the container's cgroups
+	// and such devices. Such a device can hold I/O back before it makes requests of it. Absent
+	// if 0.
+	StackedSeconds float64 `json:"stacked_seconds,omitempty"`
 	// MemoryJournalBytes is what its handles, of which there were
 	// MemoryJournalHandles, logged in the disk's MemoryJournals. No part of
 	// Bytes, for it costs the disk nothing.

@@ -46,6 +46,7 @@ func Sum(samples []Sample) Device {
 			line.RequestSeconds += c.RequestSeconds
 			line.BusySeconds += c.BusySeconds
 			line.FlushSeconds += c.FlushSeconds
+			line.StackedSeconds += c.StackedSeconds
 			line.MemoryJournalBytes += c.MemoryJournalBytes
 			line.MemoryJournalHandles += c.MemoryJournalHandles
 		}

@@ -105,6 +105,8 @@ type usage struct {
 	requestSeconds float64
 	// flushSeconds is the time with a cache flush outstanding that a sync waits for.
 	flushSeconds float64
+	// stackedSeconds is the time in which it waited for devices that lie on the disk.
+	stackedSeconds float64
 	// forced is the number of commits of the journal that its syncs started.
 	forced uint64
 	// below is the part of what was charged that was charged to cgroups below.
@@ -126,6 +128,7 @@ func sums(device account.Device) map[string]usage {
 			u.busySeconds += container.BusySeconds
 			u.requestSeconds += container.RequestSeconds
 			u.flushSeconds += container.FlushSeconds
+			u.stackedSeconds += container.StackedSeconds
 			u.forced += container.ForcedCommits
 			if at != path.Clean("/"+container.Cgroup) {
 				u.below += container.ChargedReadBytes + container.ChargedWriteBytes
@@ -158,7 +161,7 @@ func (c *Controller) steer(group Group, seconds float64, done map[string]usage) 
 		observations = append(observations, law.Observation{
 			ID: m.Cgroup, Ideal: float64(m.Ideal), Weight: float64(weight),
 			JournalBytes: float64(u.hidden), WritebackBytes: float64(u.writeback), OtherBytes: float64(u.charged()),
-			BusySeconds: u.busySeconds, RequestSeconds: u.requestSeconds, FlushSeconds: u.flushSeconds,
+			BusySeconds: u.busySeconds, RequestSeconds: u.requestSeconds, FlushSeconds: u.flushSeconds, StackedSeconds: u.stackedSeconds,
 			ForcedCommits: float64(u.forced), CommitSeconds: c.commitSeconds,
 		})
 		total += float64(u.hidden) + float64(u.charged())

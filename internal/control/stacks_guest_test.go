@@ -15,6 +15,13 @@ import (
 	"github.com/daybook-project/daybook/vm/vmtest"
 )
 
+const (
+	mirror        = "mdadm --create /dev/md0 -q --run --level=1 --raid-devices=2 --metadata=1.2 --assume-clean /dev/vda /dev/vdb"
+	removeMirror  = "mdadm --stop --quiet /dev/md0; mdadm --zero-superblock /dev/vda /dev/vdb"
+	stripes       = "pvcreate -qq /dev/vda /dev/vdb; vgcreate -qq vg0 /dev/vda /dev/vdb; lvcreate -qq -y -n striped -i 2 -I 64k -l 100%FREE vg0"
+	removeStripes = "vgremove -qq -y vg0; pvremove -qq /dev/vda /dev/vdb"
+)
+
 // severalDisks are devices on both disks of the guest.
 var severalDisks = []struct {
 	name, device string
@@ -22,13 +29,19 @@ var severalDisks = []struct {
 	// part of each disk where it is divided among them.
 	directories  int
 	make, remove string
+	actuator     string
+	// seconds is how long control runs before its shares count: it changes to other means only
+	// when it has found that weights do not hold them.
+	seconds int
+	// minUse is the least part of a disk's rate that is used under control. Limits leave
+	// some of it idle.
+	minUse float64
 }{
-	{"md raid1", "/dev/md0", 150,
-		"mdadm --create /dev/md0 -q --run --level=1 --raid-devices=2 --metadata=1.2 --assume-clean /dev/vda /dev/vdb",
-		"mdadm --stop --quiet /dev/md0; mdadm --zero-superblock /dev/vda /dev/vdb"},
-	{"LVM striped", "/dev/vg0/striped", 600,
-		"pvcreate -qq /dev/vda /dev/vdb; vgcreate -qq vg0 /dev/vda /dev/vdb; lvcreate -qq -y -n striped -i 2 -I 64k -l 100%FREE vg0",
-		"vgremove -qq -y vg0; pvremove -qq /dev/vda /dev/vdb"},
+	{"md raid1", "/dev/md0", 150, mirror, removeMirror, ActuatorWeights, 25, stackMinUse},
+	{"LVM striped", "/dev/vg0/striped", 600, stripes, removeStripes, ActuatorWeights, 25, stackMinUse},
+	// With so much journal, writes wait for most of the time before there are requests of them.
+	{"md raid1, heavy storm", "/dev/md0", 300, mirror, removeMirror, ActuatorAuto, 60, 0.7},
+	{"LVM striped, heavy storm", "/dev/vg0/striped", 1200, stripes, removeStripes, ActuatorAuto, 60, 0.7},
 }
 
 const (
@@ -62,8 +75,11 @@ func TestGuestControlActsOnEachDiskOfAStack(t *testing.T) {
 				stop := b.load(t, s.directories)
 				defer stop()
 				time.Sleep(10 * time.Second)
-				before := b.shares(t, stackSeconds/2*time.Second)
-				b.control(t, daybook, s.device, before)
+				before := b.shares(t, stackSeconds/2*time.Second, stackMinUse)
+				stopControl := b.control(t, daybook, s.device, s.actuator)
+				time.Sleep(time.Duration(s.seconds) * time.Second)
+				after := b.shares(t, stackSeconds*time.Second, s.minUse)
+				b.compare(t, before, after, stopControl())
 			})
 		}
 	})
@@ -143,7 +159,8 @@ func (b *stackbed) load(t *testing.T, directories int) (stop func()) {
 }
 
 // shares are the quiet container's parts of the bytes of each disk in some time.
-func (b *stackbed) shares(t *testing.T, during time.Duration) []float64 {
+// At least minUse of their rate must be used.
+func (b *stackbed) shares(t *testing.T, during time.Duration, minUse float64) []float64 {
 	t.Helper()
 	chargedTo := func(container string) (bytes []float64) {
 		counters, err := b.tree.IO(container)
@@ -172,7 +189,7 @@ func (b *stackbed) shares(t *testing.T, during time.Duration) []float64 {
 	shares := make([]float64, len(its))
 	for i := range shares {
 		shares[i] = (its[i] - itsBefore[i]) / (all[i] - allBefore[i])
-		if used := (all[i] - allBefore[i]) / during.Seconds() / stackBytesPerSecond; used < stackMinUse {
+		if used := (all[i] - allBefore[i]) / during.Seconds() / stackBytesPerSecond; used < minUse {
 			t.Errorf("%s: %.0f %% of the disk's rate was used: weights decide nothing then", b.disks[i].Name, 100*used)
 		}
 		hidden := 1 - shares[i] - (others[i]-othersBefore[i])/(all[i]-allBefore[i])
@@ -182,20 +199,27 @@ func (b *stackbed) shares(t *testing.T, during time.Duration) []float64 {
 	return shares
 }
 
-// control runs the program on the device and compares the shares.
-func (b *stackbed) control(t *testing.T, daybook, device string, before []float64) {
+// control runs the program on the device, until it is stopped, which returns its output.
+func (b *stackbed) control(t *testing.T, daybook, device, actuator string) (stop func() string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "control.yaml")
-	if err := os.WriteFile(file, []byte("actuator: weights\ncontainers:\n  - {match: /stack-*, weight: 500}\n"), 0o600); err != nil {
+	config := fmt.Sprintf("actuator: %s\ncontainers:\n  - {match: /stack-*, weight: 500}\n", actuator)
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	p := startProgram(t, daybook, "control", "--device", device, "--config", file, "--verbose")
-	time.Sleep(25 * time.Second)
-	after := b.shares(t, stackSeconds*time.Second)
-	for _, at := range b.containers {
-		run(t, "sh", "-c", "echo $0; cat $0/io.bfq.weight", filepath.Join(b.tree.Root(), at))
+	return func() string {
+		t.Helper()
+		for _, at := range b.containers {
+			run(t, "sh", "-c", "echo $0; cat $0/io.bfq.weight", filepath.Join(b.tree.Root(), at))
+		}
+		return p.interrupt(t)
 	}
-	output := p.interrupt(t)
+}
+
+// compare judges the quiet container's shares without and with control.
+func (b *stackbed) compare(t *testing.T, before, after []float64, output string) {
+	t.Helper()
 	for i, disk := range b.disks {
 		if off := 100 * math.Abs(after[i]-0.5); off > stackPoints {
 			t.Errorf("%s: with control the quiet container has %.1f %%, want 50; uncontrolled %.1f %%\n%s", disk.Name, 100*after[i], 100*before[i], output)

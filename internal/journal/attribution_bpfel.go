@@ -199,6 +199,14 @@ type attributionInstance struct {
 	Pad        uint32
 }
 
+type attributionLayeredBio struct {
+	_         structs.HostLayout
+	StartedNs uint64
+	Charged   uint64
+	Disk      uint32
+	Flushes   uint32
+}
+
 type attributionLogged struct {
 	_       structs.HostLayout
 	Lines   uint64
@@ -276,6 +284,7 @@ const (
 	attributionMapExternals                         = "externals"
 	attributionMapFilesystems                       = "filesystems"
 	attributionMapInstances                         = "instances"
+	attributionMapLayeredBios                       = "layered_bios"
 	attributionMapLogged                            = "logged"
 	attributionMapLost                              = "lost"
 	attributionMapNotedBios                         = "noted_bios"
@@ -286,6 +295,7 @@ const (
 	attributionMapWaiting                           = "waiting"
 	attributionMapWorkers                           = "workers"
 	attributionMapWritten                           = "written"
+	attributionProgBioComplete                      = "bio_complete"
 	attributionProgBioQueue                         = "bio_queue"
 	attributionProgBioQueueOf                       = "bio_queue_of"
 	attributionProgHandleRestart                    = "handle_restart"
@@ -355,6 +365,7 @@ const (
 	attributionVarNotes                             = "notes"
 	attributionVarOwnerChanges                      = "owner_changes"
 	attributionVarRecentWrites                      = "recent_writes"
+	attributionVarTimesBios                         = "times_bios"
 	attributionVarWorkerPlaces                      = "worker_places"
 )
 
@@ -400,6 +411,7 @@ type attributionSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type attributionProgramSpecs struct {
+	BioComplete                      *ebpf.ProgramSpec `ebpf:"bio_complete"`
 	BioQueue                         *ebpf.ProgramSpec `ebpf:"bio_queue"`
 	BioQueueOf                       *ebpf.ProgramSpec `ebpf:"bio_queue_of"`
 	HandleRestart                    *ebpf.ProgramSpec `ebpf:"handle_restart"`
@@ -460,6 +472,7 @@ type attributionMapSpecs struct {
 	Externals    *ebpf.MapSpec `ebpf:"externals"`
 	Filesystems  *ebpf.MapSpec `ebpf:"filesystems"`
 	Instances    *ebpf.MapSpec `ebpf:"instances"`
+	LayeredBios  *ebpf.MapSpec `ebpf:"layered_bios"`
 	Logged       *ebpf.MapSpec `ebpf:"logged"`
 	Lost         *ebpf.MapSpec `ebpf:"lost"`
 	NotedBios    *ebpf.MapSpec `ebpf:"noted_bios"`
@@ -499,6 +512,7 @@ type attributionVariableSpecs struct {
 	Notes            *ebpf.VariableSpec `ebpf:"notes"`
 	OwnerChanges     *ebpf.VariableSpec `ebpf:"owner_changes"`
 	RecentWrites     *ebpf.VariableSpec `ebpf:"recent_writes"`
+	TimesBios        *ebpf.VariableSpec `ebpf:"times_bios"`
 	WorkerPlaces     *ebpf.VariableSpec `ebpf:"worker_places"`
 }
 
@@ -530,6 +544,7 @@ type attributionMaps struct {
 	Externals    *ebpf.Map `ebpf:"externals"`
 	Filesystems  *ebpf.Map `ebpf:"filesystems"`
 	Instances    *ebpf.Map `ebpf:"instances"`
+	LayeredBios  *ebpf.Map `ebpf:"layered_bios"`
 	Logged       *ebpf.Map `ebpf:"logged"`
 	Lost         *ebpf.Map `ebpf:"lost"`
 	NotedBios    *ebpf.Map `ebpf:"noted_bios"`
@@ -552,6 +567,7 @@ func (m *attributionMaps) Close() error {
 		m.Externals,
 		m.Filesystems,
 		m.Instances,
+		m.LayeredBios,
 		m.Logged,
 		m.Lost,
 		m.NotedBios,
@@ -592,6 +608,7 @@ type attributionVariables struct {
 	Notes            *ebpf.Variable `ebpf:"notes"`
 	OwnerChanges     *ebpf.Variable `ebpf:"owner_changes"`
 	RecentWrites     *ebpf.Variable `ebpf:"recent_writes"`
+	TimesBios        *ebpf.Variable `ebpf:"times_bios"`
 	WorkerPlaces     *ebpf.Variable `ebpf:"worker_places"`
 }
 
@@ -599,6 +616,7 @@ type attributionVariables struct {
 //
 // It can be passed to loadAttributionObjects or ebpf.CollectionSpec.LoadAndAssign.
 type attributionPrograms struct {
+	BioComplete                      *ebpf.Program `ebpf:"bio_complete"`
 	BioQueue                         *ebpf.Program `ebpf:"bio_queue"`
 	BioQueueOf                       *ebpf.Program `ebpf:"bio_queue_of"`
 	HandleRestart                    *ebpf.Program `ebpf:"handle_restart"`
@@ -649,6 +667,7 @@ type attributionPrograms struct {
 
 func (p *attributionPrograms) Close() error {
 	return _AttributionClose(
+		p.BioComplete,
 		p.BioQueue,
 		p.BioQueueOf,
 		p.HandleRestart,

@@ -199,6 +199,14 @@ type attributionUntypedInstance struct {
 	Pad        uint32
 }
 
+type attributionUntypedLayeredBio struct {
+	_         structs.HostLayout
+	StartedNs uint64
+	Charged   uint64
+	Disk      uint32
+	Flushes   uint32
+}
+
 type attributionUntypedLogged struct {
 	_       structs.HostLayout
 	Lines   uint64
@@ -276,6 +284,7 @@ const (
 	attributionUntypedMapExternals                         = "externals"
 	attributionUntypedMapFilesystems                       = "filesystems"
 	attributionUntypedMapInstances                         = "instances"
+	attributionUntypedMapLayeredBios                       = "layered_bios"
 	attributionUntypedMapLogged                            = "logged"
 	attributionUntypedMapLost                              = "lost"
 	attributionUntypedMapNotedBios                         = "noted_bios"
@@ -286,6 +295,7 @@ const (
 	attributionUntypedMapWaiting                           = "waiting"
 	attributionUntypedMapWorkers                           = "workers"
 	attributionUntypedMapWritten                           = "written"
+	attributionUntypedProgBioComplete                      = "bio_complete"
 	attributionUntypedProgBioQueue                         = "bio_queue"
 	attributionUntypedProgBioQueueOf                       = "bio_queue_of"
 	attributionUntypedProgHandleRestart                    = "handle_restart"
@@ -355,6 +365,7 @@ const (
 	attributionUntypedVarNotes                             = "notes"
 	attributionUntypedVarOwnerChanges                      = "owner_changes"
 	attributionUntypedVarRecentWrites                      = "recent_writes"
+	attributionUntypedVarTimesBios                         = "times_bios"
 	attributionUntypedVarWorkerPlaces                      = "worker_places"
 )
 
@@ -400,6 +411,7 @@ type attributionUntypedSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type attributionUntypedProgramSpecs struct {
+	BioComplete                      *ebpf.ProgramSpec `ebpf:"bio_complete"`
 	BioQueue                         *ebpf.ProgramSpec `ebpf:"bio_queue"`
 	BioQueueOf                       *ebpf.ProgramSpec `ebpf:"bio_queue_of"`
 	HandleRestart                    *ebpf.ProgramSpec `ebpf:"handle_restart"`
@@ -460,6 +472,7 @@ type attributionUntypedMapSpecs struct {
 	Externals    *ebpf.MapSpec `ebpf:"externals"`
 	Filesystems  *ebpf.MapSpec `ebpf:"filesystems"`
 	Instances    *ebpf.MapSpec `ebpf:"instances"`
+	LayeredBios  *ebpf.MapSpec `ebpf:"layered_bios"`
 	Logged       *ebpf.MapSpec `ebpf:"logged"`
 	Lost         *ebpf.MapSpec `ebpf:"lost"`
 	NotedBios    *ebpf.MapSpec `ebpf:"noted_bios"`
@@ -499,6 +512,7 @@ type attributionUntypedVariableSpecs struct {
 	Notes            *ebpf.VariableSpec `ebpf:"notes"`
 	OwnerChanges     *ebpf.VariableSpec `ebpf:"owner_changes"`
 	RecentWrites     *ebpf.VariableSpec `ebpf:"recent_writes"`
+	TimesBios        *ebpf.VariableSpec `ebpf:"times_bios"`
 	WorkerPlaces     *ebpf.VariableSpec `ebpf:"worker_places"`
 }
 
@@ -530,6 +544,7 @@ type attributionUntypedMaps struct {
 	Externals    *ebpf.Map `ebpf:"externals"`
 	Filesystems  *ebpf.Map `ebpf:"filesystems"`
 	Instances    *ebpf.Map `ebpf:"instances"`
+	LayeredBios  *ebpf.Map `ebpf:"layered_bios"`
 	Logged       *ebpf.Map `ebpf:"logged"`
 	Lost         *ebpf.Map `ebpf:"lost"`
 	NotedBios    *ebpf.Map `ebpf:"noted_bios"`
@@ -552,6 +567,7 @@ func (m *attributionUntypedMaps) Close() error {
 		m.Externals,
 		m.Filesystems,
 		m.Instances,
+		m.LayeredBios,
 		m.Logged,
 		m.Lost,
 		m.NotedBios,
@@ -592,6 +608,7 @@ type attributionUntypedVariables struct {
 	Notes            *ebpf.Variable `ebpf:"notes"`
 	OwnerChanges     *ebpf.Variable `ebpf:"owner_changes"`
 	RecentWrites     *ebpf.Variable `ebpf:"recent_writes"`
+	TimesBios        *ebpf.Variable `ebpf:"times_bios"`
 	WorkerPlaces     *ebpf.Variable `ebpf:"worker_places"`
 }
 
@@ -599,6 +616,7 @@ type attributionUntypedVariables struct {
 //
 // It can be passed to loadAttributionUntypedObjects or ebpf.CollectionSpec.LoadAndAssign.
 type attributionUntypedPrograms struct {
+	BioComplete                      *ebpf.Program `ebpf:"bio_complete"`
 	BioQueue                         *ebpf.Program `ebpf:"bio_queue"`
 	BioQueueOf                       *ebpf.Program `ebpf:"bio_queue_of"`
 	HandleRestart                    *ebpf.Program `ebpf:"handle_restart"`
@@ -649,6 +667,7 @@ type attributionUntypedPrograms struct {
 
 func (p *attributionUntypedPrograms) Close() error {
 	return _AttributionUntypedClose(
+		p.BioComplete,
 		p.BioQueue,
 		p.BioQueueOf,
 		p.HandleRestart,

@@ -36,6 +36,8 @@ type Probe struct {
 	// submissions is the program for submitted bios while it is not attached; see
 	// observeSubmissions.
 	submissions *spare.Program
+	// completions is the program for completed bios while it is not attached.
+	completions *spare.Program
 	blockNames  map[string]bool // devices that were looked at for it
 	// findLogs is false where the programs cannot use where logs are.
 	findLogs bool
@@ -209,23 +211,31 @@ func (p *Probe) takeMaps(spec *ebpf.CollectionSpec, collection *ebpf.Collection)
 	return nil
 }
 
-// attach attaches a program to its tracepoint. The program for submitted bios is only kept
-// if the functions that end bios are known: observeSubmissions attaches it.
+// attach attaches a program to its tracepoint. Those for bios are only kept: the one for
+// submitted bios, if the functions that end bios are known, until observeSubmissions attaches
+// it, and the one for completed bios until a device without a request queue is observed.
 func (p *Probe) attach(name, tracepoint string, program spare.Program, endsKnown bool) error {
-	if tracepoint == "block_bio_queue" {
+	switch tracepoint {
+	case "block_bio_complete":
+		return keep(&p.completions, program)
+	case "block_bio_queue":
 		if endsKnown {
-			held, err := program.Clone()
-			if err != nil {
-				return err
-			}
-			p.submissions = &held
-			return nil
+			return keep(&p.submissions, program)
 		}
 		if err := p.setCloned(); err != nil {
 			return err
 		}
 	}
 	return p.programs.Attach(name, tracepoint, program)
+}
+
+// keep keeps a program to be attached later.
+func keep(at **spare.Program, program spare.Program) error {
+	held, err := program.Clone()
+	if err == nil {
+		*at = &held
+	}
+	return err
 }
 
 // Missing lists the tracepoints that this kernel does not have. bpf/ describes
@@ -264,7 +274,7 @@ func (p *Probe) Observe(disks []uint32, journals ...uint32) error {
 	err := p.observeSubmissions()
 	for disk := range wanted {
 		if err == nil && !hasRequests(disk) {
-			err = p.attachSubmissions()
+			err = errors.Join(p.attachSubmissions(), p.attachCompletions())
 		}
 	}
 	p.mu.Unlock()
@@ -320,6 +330,9 @@ func (p *Probe) Close() error {
 
 func (p *Probe) detach() error {
 	errs := []error{p.programs.Close()}
+	if p.completions != nil {
+		errs = append(errs, p.completions.Close())
+	}
 	if p.submissions != nil {
 		errs = append(errs, p.submissions.Close())
 	}

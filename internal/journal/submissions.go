@@ -14,6 +14,8 @@ import (
 	"strings"
 
 	"github.com/cilium/ebpf"
+
+	"github.com/daybook-project/daybook/internal/spare"
 )
 
 // ends are the functions of the kernel by which a completed write is recognised: they
@@ -152,11 +154,31 @@ func (p *Probe) attachSubmissions() error {
 	if err := p.setCloned(); err != nil {
 		return err
 	}
-	if err := p.programs.Attach("bio_queue", "block_bio_queue", *p.submissions); err != nil {
+	return p.attachKept(&p.submissions, "bio_queue", "block_bio_queue")
+}
+
+// attachCompletions attaches the program for completed bios, if it is not yet: they have the
+// time for which a device without a request queue was waited for.
+func (p *Probe) attachCompletions() error {
+	if p.completions == nil {
+		return nil
+	}
+	if err := p.attachKept(&p.completions, "bio_complete", "block_bio_complete"); err != nil {
 		return err
 	}
-	err := p.submissions.Close()
-	p.submissions = nil
+	if err := p.objects.TimesBios.Set(uint32(1)); err != nil {
+		return fmt.Errorf("cannot tell the BPF programs to time bios: %w", err)
+	}
+	return nil
+}
+
+// attachKept attaches a program that was kept until now.
+func (p *Probe) attachKept(program **spare.Program, name, tracepoint string) error {
+	if err := p.programs.Attach(name, tracepoint, **program); err != nil {
+		return err
+	}
+	err := (*program).Close()
+	*program = nil
 	return err
 }
 

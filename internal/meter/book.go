@@ -151,7 +151,8 @@ func (b *Book) enterWrites(pages map[uint32]*page, in Readings) {
 			continue
 		}
 		charged := in.UnitOf(w.Charged)
-		if copied && (w.Kind == journal.KindChargedRead || w.Kind == journal.KindChargedWrite) {
+		in.addStacked(pages, w, charged)
+		if copied && countedBelow(w.Kind) {
 			continue
 		}
 		switch w.Kind {

@@ -3,6 +3,9 @@ package meter
 import (
 	"math"
 	"slices"
+	"time"
+
+	"github.com/daybook-project/daybook/internal/journal"
 )
 
 const (
@@ -28,6 +31,33 @@ type below struct {
 // charges are what the kernel charged on a device for its journals in an interval, by
 // charged unit.
 type charges map[uint32]map[string]uint64
+
+// addStacked adds the time for which a device that lies on disks was waited for, to the lines of
+// these.
+func (in Readings) addStacked(pages map[uint32]*page, w journal.Write, path string) {
+	if w.Kind != journal.KindBusy && w.Kind != journal.KindFlush {
+		return
+	}
+	below := in.Below[w.Disk]
+	if disk, copied := in.diskBelow(w.Disk); copied {
+		below = []uint32{disk}
+	}
+	for _, disk := range below {
+		if p := pages[disk]; p != nil {
+			p.unit(path).StackedSeconds += time.Duration(w.Bytes).Seconds()
+		}
+	}
+}
+
+// countedBelow reports whether what a device whose writes reach a disk in copies has of that kind
+// is counted on the disk, too.
+func countedBelow(kind journal.Kind) bool {
+	switch kind {
+	case journal.KindChargedRead, journal.KindChargedWrite, journal.KindOutstanding, journal.KindBusy, journal.KindFlush:
+		return true
+	}
+	return false
+}
 
 // enterBelow gives each unit its part of the journal on the disks below devices that are
 // on several disks. Such a device counts its journal when it is submitted. The kernel

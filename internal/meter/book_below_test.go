@@ -169,3 +169,20 @@ func TestADeviceAboveAnAskedDiskIsReadButNotShown(t *testing.T) {
 		t.Error("without devices: want all")
 	}
 }
+
+func TestTheTimeOfADeviceOnTwoDisksIsOnEachOfThem(t *testing.T) {
+	const second = 1_000_000_000
+	got := NewBook().Account(onTwo(journal.Events{Writes: []journal.Write{
+		{Disk: upper, Kind: journal.KindBusy, Charged: alice, Bytes: 3 * second},
+		{Disk: upper, Kind: journal.KindFlush, Charged: alice, Bytes: second},
+		{Disk: left, Kind: journal.KindBusy, Charged: alice, Bytes: second / 2},
+	}}, 0, 0, 0))
+	for name, want := range map[string]account.Container{
+		"md0": {BusySeconds: 3, FlushSeconds: 1}, "sda": {BusySeconds: 0.5, StackedSeconds: 4}, "sdb": {StackedSeconds: 4},
+	} {
+		a := find(t, pageOf(t, got, name), "/a")
+		if a.BusySeconds != want.BusySeconds || a.FlushSeconds != want.FlushSeconds || a.StackedSeconds != want.StackedSeconds {
+			t.Errorf("%s: %+v, want %+v", name, a, want)
+		}
+	}
+}

@@ -67,6 +67,10 @@ func TestWhatReachesTheDiskInCopiesIsAccountedThere(t *testing.T) {
 			{Disk: crypt, Kind: journal.KindData, Charged: root, Owner: bob, Bytes: 8192},
 			{Disk: crypt, Kind: journal.KindChargedWrite, Charged: root, Bytes: 24576},
 			{Disk: fsDev, Kind: journal.KindChargedWrite, Charged: root, Bytes: 24576},
+			{Disk: crypt, Kind: journal.KindOutstanding, Charged: alice, Bytes: 9e9},
+			{Disk: crypt, Kind: journal.KindBusy, Charged: alice, Bytes: 3e9},
+			{Disk: crypt, Kind: journal.KindFlush, Charged: alice, Bytes: 1e9},
+			{Disk: fsDev, Kind: journal.KindBusy, Charged: alice, Bytes: 2e9},
 		},
 	}, 0, 24576)
 	in.DiskOf = map[uint32]uint32{crypt: fsDev}
@@ -75,6 +79,9 @@ func TestWhatReachesTheDiskInCopiesIsAccountedThere(t *testing.T) {
 	a, b, rest := find(t, got, "/a"), find(t, got, "/b"), find(t, got, "/")
 	if a.JournalBytes != 12288 || a.MetadataBytes != 4096 || b.UnchargedBytes != 8192 || rest.Bytes() != 0 {
 		t.Errorf("a %+v, b %+v, root %+v", a, b, rest)
+	}
+	if a.BusySeconds != 2 || a.StackedSeconds != 4 || a.FlushSeconds != 0 || a.RequestSeconds != 0 {
+		t.Errorf("the times on the disk and above it: %+v", a)
 	}
 	if got[0].UnaccountedBytes != 0 || got[0].JournalElsewhereBytes != 0 {
 		t.Errorf("%+v", got[0])

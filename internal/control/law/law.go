@@ -64,6 +64,10 @@ type Observation struct {
 	// FlushSeconds is the time in which a flush of the disk's cache was outstanding that one
 	// of its syncs waits for, and no request, of flushes that ended in the interval.
 	FlushSeconds float64
+	// StackedSeconds is the time in which it waited for a device above this disk that can hold
+	// I/O back before it makes requests of it, such as a mirror, as far as that ended in the
+	// interval. It counts only where the sibling did something on this disk.
+	StackedSeconds float64
 	// ForcedCommits is the number of commits of the journal that its syncs started.
 	// CommitSeconds is the time for which commits on the disk were in progress,
 	// whatever started them, of commits that ended in the interval. A sync waits

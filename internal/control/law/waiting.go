@@ -18,9 +18,9 @@ func NewWaiting() Waiting { return Waiting{unsyncedSeconds: WindowSeconds} }
 // that without commits, which can be those that others need.
 func (w *Waiting) In(o Observation, seconds float64) (waited, own float64) {
 	w.idleSeconds += seconds
-	if o.Measured() && o.BusySeconds > 0 {
+	if busy := o.busySeconds(); o.Measured() && busy > 0 {
 		// What ended now may have waited since the last one ended.
-		waited = math.Min(o.BusySeconds, w.idleSeconds)
+		waited = math.Min(busy, w.idleSeconds)
 		w.idleSeconds = 0
 	}
 	if o.FlushSeconds > 0 {
@@ -35,4 +35,12 @@ func (w *Waiting) In(o Observation, seconds float64) (waited, own float64) {
 		waited = math.Max(waited, math.Min(waited+o.CommitSeconds, seconds))
 	}
 	return waited, own
+}
+
+// busySeconds is the time in which requests were outstanding, on the disk or on a device above it.
+func (o Observation) busySeconds() float64 {
+	if o.OtherBytes > 0 && o.StackedSeconds > o.BusySeconds {
+		return o.StackedSeconds
+	}
+	return o.BusySeconds
 }

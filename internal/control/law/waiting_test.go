@@ -11,6 +11,9 @@ func TestWhoWaitsForRequestsFlushesAndCommits(t *testing.T) {
 	}{
 		{"nothing", Observation{}, 0},
 		{"requests", Observation{BusySeconds: 0.2}, 0.2},
+		{"a device on several disks", Observation{BusySeconds: 0.1, StackedSeconds: 0.4, OtherBytes: 1}, 0.4},
+		{"requests, and such a device for less", Observation{BusySeconds: 0.2, StackedSeconds: 0.1, OtherBytes: 1}, 0.2},
+		{"such a device, but others of its disks", Observation{StackedSeconds: 0.4}, 0},
 		{"flushes", Observation{FlushSeconds: 0.25}, 0.25},
 		{"requests, then flushes", Observation{BusySeconds: 0.25, FlushSeconds: 0.125}, 0.375},
 		{"several flushes at a time", Observation{BusySeconds: 0.25, FlushSeconds: 3}, 0.5},

@@ -36,23 +36,31 @@ static __always_inline __u64 newly_busy(struct charged *sums, __u64 started, __u
 }
 
 /*
- * Adds the time for which a request was outstanding, in nanoseconds. The sum
- * over the requests of a cgroup, divided by the elapsed time, is its mean
- * number of requests in the scheduler and on the disk. The time is added once,
- * with the last bytes of the request. The kernel records no start time if
- * neither statistics nor a scheduler need it.
+ * Adds the time since a request or bio started, in nanoseconds. The sum over the
+ * requests of a cgroup, divided by the elapsed time, is its mean number of requests
+ * in the scheduler and on the disk.
  */
-static __always_inline void add_outstanding(struct request *rq, struct charged *sums, __u64 bytes)
+static __always_inline void add_time(struct charged *sums, __u64 started)
 {
-	__u64 started = rq->start_time_ns, now;
+	__u64 now = bpf_ktime_get_ns();
 
-	if (!started || bytes < rq->__data_len)
-		return;
-	now = bpf_ktime_get_ns();
 	if (now <= started)
 		return;
 	__sync_fetch_and_add(&sums->outstanding_ns, now - started);
 	__sync_fetch_and_add(&sums->busy_ns, newly_busy(sums, started, now));
+}
+
+/*
+ * Adds the time for which a request was outstanding. It is added once, with the last
+ * bytes of the request. The kernel records no start time if neither statistics nor a
+ * scheduler need it.
+ */
+static __always_inline void add_outstanding(struct request *rq, struct charged *sums, __u64 bytes)
+{
+	__u64 started = rq->start_time_ns;
+
+	if (started && bytes >= rq->__data_len)
+		add_time(sums, started);
 }
 
 /*
@@ -220,6 +228,23 @@ static __noinline int complete_other(struct request *rq, struct filesystem_place
 	return complete_any(rq, bytes);
 }
 
+/* Adds the time of a cache flush since it started. */
+static __always_inline void add_flush(struct charged *sums, __u64 started)
+{
+	__u64 now;
+
+	/* What a request or another flush covers counts once. */
+	if (started < sums->until_ns)
+		started = sums->until_ns;
+	if (started < sums->flushed_ns)
+		started = sums->flushed_ns;
+	now = bpf_ktime_get_ns();
+	if (now <= started)
+		return;
+	sums->flushed_ns = now;
+	__sync_fetch_and_add(&sums->flush_ns, now - started);
+}
+
 /*
  * Adds the time of a cache flush that a cgroup waits for: that of a request without data,
  * which fsync sends if it has nothing to commit. The requests that the kernel makes of it for
@@ -228,20 +253,10 @@ static __noinline int complete_other(struct request *rq, struct filesystem_place
 static __noinline int complete_flush(struct request *rq, struct bio *bio)
 {
 	struct charged *sums = known_charged(disk_of(rq), as_unknown(charged_cgroup(bio)));
-	__u64 started = rq->start_time_ns, now;
+	__u64 started = rq->start_time_ns;
 
-	if (!sums || !sums->observed || !started || (rq->cmd_flags & OP_MASK) != REQ_OP_WRITE)
-		return 0;
-	/* What a request or another flush covers counts once. */
-	if (started < sums->until_ns)
-		started = sums->until_ns;
-	if (started < sums->flushed_ns)
-		started = sums->flushed_ns;
-	now = bpf_ktime_get_ns();
-	if (now <= started)
-		return 0;
-	sums->flushed_ns = now;
-	__sync_fetch_and_add(&sums->flush_ns, now - started);
+	if (sums && sums->observed && started && (rq->cmd_flags & OP_MASK) == REQ_OP_WRITE)
+		add_flush(sums, started);
 	return 0;
 }
 

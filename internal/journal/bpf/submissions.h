@@ -6,7 +6,7 @@
 #ifndef DAYBOOK_SUBMISSIONS_H
 #define DAYBOOK_SUBMISSIONS_H
 
-#include "requests.h"
+#include "layered.h"
 
 static __always_inline bool is_journal_write(struct bio *bio, __u32 op)
 {
@@ -111,6 +111,8 @@ static __always_inline int see_submission(struct bio *bio)
 		how = bpf_map_lookup_elem(&disks, &disk);
 		if (how && (journal || *how == DISK_OBSERVED)) {
 			account_submission(bio, disk, op, journal);
+			if (*how == DISK_OBSERVED)
+				begin_layered(bio, disk, op);
 			kind = KIND_COUNTED;
 		}
 	}
