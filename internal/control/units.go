@@ -115,7 +115,7 @@ func (c *Controller) putWeight(g *governed, weight uint64, byUnit bool) error {
 	err := c.host.Units.Set(g.SystemdUnit, c.host.Units.Of(weight))
 	if err == nil {
 		g.units.Unit = weight
-		err = c.awaitWeight(g.Cgroup, weight)
+		err = c.awaitWeight(g, weight)
 	}
 	switch {
 	case err == nil:
@@ -163,22 +163,31 @@ func (c *Controller) intendUnit(g *governed, weight uint64) error {
 	return nil
 }
 
-// awaitWeight waits until the cgroup's files show a weight for this disk.
-func (c *Controller) awaitWeight(cgroup string, weight uint64) error {
+// awaitWeight waits until the files of a unit's cgroup show a weight for this disk. On a busy
+// host that can take long. So the service manager is asked once more: it writes what it is to
+// write before it answers (systemd: manager_loop, src/core/manager.c).
+func (c *Controller) awaitWeight(g *governed, weight uint64) error {
 	const firstPause = time.Millisecond
-	end := time.Now().Add(unitPatience)
+	settled, end := false, time.Now().Add(unitPatience)
 	for pause := firstPause; ; pause *= 2 {
-		now, err := c.host.Weights.Get(cgroup)
+		now, err := c.host.Weights.Get(g.Cgroup)
 		if err != nil {
 			return err
 		}
 		if now.Device == weight {
 			return nil
 		}
-		if time.Now().After(end) {
+		if settled {
 			return fmt.Errorf("%w: %s shows %d (on this disk: %d) after %s, not %d", errNotFollowed, c.host.Weights.File(), now.Default, now.Device, unitPatience, weight)
 		}
-		time.Sleep(pause)
+		if time.Now().Before(end) {
+			time.Sleep(pause)
+			continue
+		}
+		if _, err := c.host.Units.Weight(g.SystemdUnit); err != nil {
+			return err
+		}
+		settled = true
 	}
 }
 

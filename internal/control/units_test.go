@@ -20,6 +20,8 @@ type fakeUnits struct {
 	units map[string]uint64
 	// ignored means that the files never follow, as with BFQ before systemd 251.
 	ignored bool
+	// late means that the files follow when the service manager is asked the next time.
+	late    bool
 	failure error
 	sets    []string
 	// plain are cgroups without a unit. unanswered means that a change is made and no answer
@@ -54,6 +56,9 @@ func (u *fakeUnits) Weight(unit string) (uint64, error) {
 	if u.asked != nil {
 		u.asked()
 	}
+	if u.late {
+		u.apply(unit)
+	}
 	return u.units[unit], u.failure
 }
 
@@ -73,7 +78,9 @@ func (u *fakeUnits) Set(unit string, weight uint64) error {
 		u.undone++
 	}
 	u.units[unit] = weight
-	u.apply(unit)
+	if !u.late {
+		u.apply(unit)
+	}
 	if u.unanswered {
 		u.unanswered = false
 		return errBusy
@@ -322,6 +329,27 @@ func TestUnitsAreNotUsedOnADiskWhereFilesDoNotFollow(t *testing.T) {
 	}
 	u.check(t, "cb", 7000, Setting{Default: 100, Device: 700})
 	u.check(t, "ca", 0, Setting{Default: 100})
+}
+
+// On a busy host it can take seconds until systemd writes the files.
+func TestUnitsAreUsedWhereFilesFollowLate(t *testing.T) {
+	u := unitHost(newFakeHost("/ca", "/cb"), map[string]uint64{"cb": 7000})
+	u.late = true
+	var log bytes.Buffer
+	options := u.options(t, twoEqual)
+	options.Log = slog.New(slog.NewTextHandler(&log, nil))
+	c := began(t, options)
+	u.check(t, "ca", 5000, Setting{Default: 100, Device: 500})
+	u.check(t, "cb", 5000, Setting{Default: 100, Device: 500})
+	if c.filesOnly || strings.Contains(log.String(), "level=WARN") {
+		t.Errorf("files only: %t\n%s", c.filesOnly, log.String())
+	}
+	u.late = false
+	if err := c.stop(); err != nil {
+		t.Fatal(err)
+	}
+	u.check(t, "ca", 0, Setting{Default: 100})
+	u.check(t, "cb", 7000, Setting{Default: 100, Device: 700})
 }
 
 func TestRecordsOfEarlierVersionsHaveAUnitsWeightInTheFiles(t *testing.T) {
