@@ -187,6 +187,13 @@ func memoryCopies(t *testing.T, r *rig) {
 		if (record.JournalMemory != nil) != (to != nil) || record.MountOptions != "journal_data=small" && to != nil && record.MountOptions != "" {
 			t.Errorf("%+v", record)
 		}
+		if to != nil {
+			larger := *to
+			larger.SizeBytes *= 2
+			if _, err := r.pool.MoveJournal(ctx, db, &larger); !errors.Is(err, ErrUnsupported) {
+				t.Errorf("a journal in memory became larger: %v", err)
+			}
+		}
 		wantSlices(t, "moved", want...)
 		r.wantKept(db)
 	}

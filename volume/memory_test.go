@@ -1,6 +1,9 @@
 package volume
 
 import (
+	"errors"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/daybook-project/daybook/volume/records"
@@ -27,5 +30,28 @@ func TestAJournalInMemoryHasTheUsualPartitions(t *testing.T) {
 	o, err := MemoryOptions{SizeBytes: 64 << 20, Partitions: 1}.complete()
 	if err != nil || o.Partitions != 1 {
 		t.Errorf("the user chose 1 partition: %d, %v", o.Partitions, err)
+	}
+}
+
+func TestAJournalThatIsInMemoryIsNotMadeAnother(t *testing.T) {
+	dir := t.TempDir()
+	node, link, other := filepath.Join(dir, "pmem0"), filepath.Join(dir, "link"), filepath.Join(dir, "pmem1")
+	if err := errors.Join(os.WriteFile(node, nil, 0o600), os.WriteFile(other, nil, 0o600), os.Symlink(node, link)); err != nil {
+		t.Fatal(err)
+	}
+	has := MemoryJournal{Region: node, SizeBytes: 16 << 20, Partitions: 2}
+	for _, o := range []MemoryOptions{
+		{}, {SizeBytes: 16 << 20}, {Partitions: 2}, {Region: node}, {Region: link}, {Region: link, SizeBytes: 16 << 20, Partitions: 2, AllowVolatile: true},
+	} {
+		if err := o.checkHas(has); err != nil {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+	for _, o := range []MemoryOptions{
+		{SizeBytes: 32 << 20}, {Partitions: 1}, {Region: other}, {Region: filepath.Join(dir, "none")}, {Region: node, SizeBytes: 16 << 20, Partitions: 4},
+	} {
+		if err := o.checkHas(has); !errors.Is(err, ErrUnsupported) {
+			t.Errorf("%+v: %v", o, err)
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 
@@ -18,7 +19,8 @@ import (
 
 // MoveJournal moves the journal of a volume that is not attached into a slice of persistent
 // memory, or with nil back into the volume. If the journal is on the side that was asked
-// for, nothing changes. If a move to memory fails or is interrupted, it is undone; an
+// for, nothing changes; the error wraps ErrUnsupported if that asks for another region, size or
+// number of partitions than the journal in memory has. If a move to memory fails or is interrupted, it is undone; an
 // interrupted move to the disk is finished by the next operation on the volume.
 func (p *Pool) MoveJournal(ctx context.Context, name string, to *MemoryOptions) (Record, error) {
 	record, err := p.moveJournal(ctx, name, to)
@@ -29,6 +31,7 @@ func (p *Pool) MoveJournal(ctx context.Context, name string, to *MemoryOptions) 
 }
 
 func (p *Pool) moveJournal(ctx context.Context, name string, to *MemoryOptions) (record Record, err error) {
+	asked := to
 	if to, err = to.located(); err != nil {
 		return Record{}, err
 	}
@@ -40,7 +43,9 @@ func (p *Pool) moveJournal(ctx context.Context, name string, to *MemoryOptions) 
 	switch {
 	case record.Attachment != nil:
 		return Record{}, fmt.Errorf("it is %w: attached at %s; detach it first", ErrBusy, record.Attachment.Target)
-	case (to != nil) == (record.JournalMemory != nil):
+	case to != nil && record.JournalMemory != nil:
+		return record, asked.checkHas(*record.JournalMemory)
+	case to == nil && record.JournalMemory == nil:
 		return record, nil
 	case record.FileSystem == records.JFS:
 		return Record{}, fmt.Errorf("%w: a volume with JFS has its journal in memory", ErrUnsupported)
@@ -48,6 +53,29 @@ func (p *Pool) moveJournal(ctx context.Context, name string, to *MemoryOptions) 
 		return p.journalToDisk(ctx, record, l)
 	}
 	return p.journalToMemory(ctx, record, l, to)
+}
+
+// checkHas checks that a journal in memory has what the options name.
+func (o MemoryOptions) checkHas(m MemoryJournal) error {
+	if (o.SizeBytes == 0 || o.SizeBytes == m.SizeBytes) && (o.Partitions == 0 || o.Partitions == m.Partitions) &&
+		(o.Region == "" || sameFile(o.Region, region.Locate(m.Region, m.RegionID))) {
+		return nil
+	}
+	return fmt.Errorf("%w: it is in memory already, in %s with %d bytes and %d partitions; to change that, move it to the disk first",
+		ErrUnsupported, m.Region, m.SizeBytes, m.Partitions)
+}
+
+// sameFile reports whether two paths lead to one file.
+func sameFile(one, other string) bool {
+	if one == other {
+		return true
+	}
+	a, err := os.Stat(one)
+	if err != nil {
+		return false
+	}
+	b, err := os.Stat(other)
+	return err == nil && os.SameFile(a, b)
 }
 
 func (p *Pool) journalToMemory(ctx context.Context, record Record, l *store.Lock, to *MemoryOptions) (Record, error) {

@@ -77,7 +77,8 @@ journal to a disk. The volume is then mounted as ext4nvj, whose kernel module mu
 installed. On the disk the journal is inside the volume, which is then a plain ext4.
 
 The first MiB of the memory has a table of slices. "daybook volume delete" and --to disk
-wipe the slice and free it. "daybook doctor" lists the regions of the host.
+wipe the slice and free it. "daybook doctor" lists the regions of the host. A journal that
+is in memory keeps its region, size and partitions: to change them, move it to the disk first.
 
 A move to memory that was interrupted is undone, one to the disk is finished: by the next
 operation on the volume, or by "daybook volume repair".`,
