@@ -145,11 +145,30 @@ func (t Thread) Place(ctx context.Context, run operation.Run) error {
 	)
 }
 
-// move moves the thread to its cgroup.
+const (
+	// startPatience is how long a thread may take to end that has not started.
+	startPatience = 10 * time.Second
+	startPause    = 20 * time.Millisecond
+)
+
+// move moves the thread to its cgroup. If a mount is killed while it makes its thread, that
+// one ends as soon as it runs. Until then it has the name of the next mount's thread, and the
+// kernel moves it nowhere (no_cgroup_migration in cgroup_procs_write_start,
+// kernel/cgroup/cgroup.c). Then the thread is looked for again.
 func (t Thread) move(tree *cgroup.Tree) error {
 	if t.ReadOnly {
 		return nil
 	}
+	for deadline := time.Now().Add(startPatience); ; time.Sleep(startPause) {
+		err := t.moveFound(tree)
+		if !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ESRCH) || time.Now().After(deadline) {
+			return err
+		}
+	}
+}
+
+// moveFound moves the thread that is found now.
+func (t Thread) moveFound(tree *cgroup.Tree) error {
 	pid, err := t.PID()
 	if err != nil {
 		return err
