@@ -78,7 +78,8 @@ installed. On the disk the journal is inside the volume, which is then a plain e
 
 The first MiB of the memory has a table of slices. "daybook volume delete" and --to disk
 wipe the slice and free it. "daybook doctor" lists the regions of the host. A journal that
-is in memory keeps its region, size and partitions: to change them, move it to the disk first.
+is in memory keeps its region, size and partitions: to change them, move it to the disk
+first.
 
 A move to memory that was interrupted is undone, one to the disk is finished: by the next
 operation on the volume, or by "daybook volume repair".`,
