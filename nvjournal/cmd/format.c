@@ -74,9 +74,9 @@ static int refuse_inside(const char *file, uint64_t offset)
 		if (at + super.size_bytes > offset) {
 			complain("cannot format %s at byte %" PRIu64
 				 ": the journal that begins at byte %" PRIu64 " has %" PRIu64
-				 " bytes, and so this one, too; begin after it (--offset), or make "
-				 "it shorter: nvj format %s --offset %" PRIu64 " --size %" PRIu64
-				 "; or destroy it with --force",
+				 " bytes, so it includes this byte; begin after it (--offset), or "
+				 "make it shorter: nvj format %s --offset %" PRIu64
+				 " --size %" PRIu64 "; or destroy it with --force",
 				 file, offset, at, super.size_bytes, file, at, offset - at);
 			result = -1;
 		}

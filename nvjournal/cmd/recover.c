@@ -4,11 +4,11 @@
 #include <inttypes.h>
 #include <pthread.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "../user/disk.h"
+#include "../user/region.h"
 #include "nvj.h"
 
 /* Returns 0 if target is the disk that the journal names, or if it names
@@ -37,21 +37,6 @@ static int right_disk(const char *file, const struct nvj_disk_super *super,
 	complain("cannot recover %s to %s: the journal belongs to disk %s, and this is %s; give "
 		 "the right disk (or --any-disk, if it is a copy with a new UUID)",
 		 file, target, wanted, uuid_text(uuid, has));
-	return -1;
-}
-
-/* Returns 0 if they are two files. */
-static int same_file(const char *file, const char *target)
-{
-	struct stat one, other;
-
-	if (stat(file, &one) || stat(target, &other) || one.st_dev != other.st_dev ||
-	    one.st_ino != other.st_ino)
-		return 0;
-	complain(
-		"cannot recover %s to %s: this is the journal itself, and recovery would overwrite "
-		"it; give the disk of the blocks",
-		file, target);
 	return -1;
 }
 
@@ -248,8 +233,12 @@ int command_recover(int count, char **words)
 		return EXIT_UNUSABLE;
 	}
 	result = EXIT_UNUSABLE;
-	if (same_file(file, target))
+	if (nvju_same_file(file, target)) {
+		complain("cannot recover %s to %s: this is the journal itself, and recovery would "
+			 "overwrite it; give the disk of the blocks",
+			 file, target);
 		return result;
+	}
 	if (open_journal_region(&region, file, offset, allow_volatile ? NVJ_ALLOW_VOLATILE : 0) ||
 	    nvju_disk_open(&disk, target, 0)) {
 		complain("%s", nvju_error());

@@ -39,21 +39,12 @@ static bool untouched(const struct nvj_region *region)
 	return true;
 }
 
-/* A disk that is the region would overwrite the journal with blocks. */
-static bool same_file(const char *region, const char *disk)
-{
-	struct stat one, other;
-
-	return !strcmp(region, disk) || (!stat(region, &one) && !stat(disk, &other) &&
-					 one.st_dev == other.st_dev && one.st_ino == other.st_ino);
-}
-
 static int check_arguments(const char *region, const char *disk, const struct nvju_options *options)
 {
 	if (!region || !disk)
 		return nvju_fail(NVJ_EINVAL, "cannot open a journal: the path of its %s is NULL",
 				 region ? "disk" : "region");
-	if (same_file(region, disk))
+	if (nvju_same_file(region, disk))
 		return nvju_fail(NVJ_EINVAL,
 				 "cannot open the journal in %s: its disk is the same file; give "
 				 "the blocks another",

@@ -219,6 +219,14 @@ static int enter_device(struct nvju_region *region, const char *path, dev_t devi
 	return 0;
 }
 
+bool nvju_same_file(const char *region, const char *disk)
+{
+	struct stat one, other;
+
+	return !strcmp(region, disk) || (!stat(region, &one) && !stat(disk, &other) &&
+					 one.st_dev == other.st_dev && one.st_ino == other.st_ino);
+}
+
 void nvju_note_file(struct nvju_file_before *before, const char *path)
 {
 	memset(before, 0, sizeof(*before));

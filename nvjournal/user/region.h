@@ -27,6 +27,12 @@ struct nvju_region {
 	uint64_t free_at_ns; /* when the emulated memory will have accepted all written data */
 };
 
+/*
+ * region.c: says that two paths lead to one file. A disk that is the region would overwrite
+ * the journal with blocks.
+ */
+bool nvju_same_file(const char *region, const char *disk);
+
 /* region.c: a file before it was opened with NVJU_CREATE. */
 struct nvju_file_before {
 	bool existed;
