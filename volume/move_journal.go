@@ -19,9 +19,10 @@ import (
 
 // MoveJournal moves the journal of a volume that is not attached into a slice of persistent
 // memory, or with nil back into the volume. If the journal is on the side that was asked
-// for, nothing changes; the error wraps ErrUnsupported if that asks for another region, size or
-// number of partitions than the journal in memory has. If a move to memory fails or is interrupted, it is undone; an
-// interrupted move to the disk is finished by the next operation on the volume.
+// for, nothing changes. If it is in memory, and another region, size or number of partitions
+// is asked for, the error wraps ErrUnsupported. If a move to memory fails or is interrupted,
+// it is undone; an interrupted move to the disk is finished by the next operation on the
+// volume.
 func (p *Pool) MoveJournal(ctx context.Context, name string, to *MemoryOptions) (Record, error) {
 	record, err := p.moveJournal(ctx, name, to)
 	if err != nil {

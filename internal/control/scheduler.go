@@ -134,10 +134,10 @@ func (c *Controller) judgeScheduler(seconds float64, done map[string]usage) {
 	c.chooseActuator(seconds, step, active)
 	switch {
 	case changed && s.Ignored && short.Seconds >= judge.ShortSeconds:
-		c.log.Warn(fmt.Sprintf("weights have not held the shares: in windows of %.0f s together, %s has lacked more than %.0f %% of the disk that is due to it, and others had that; %s",
+		c.log.Warn(fmt.Sprintf("weights have not held the shares: for %.0f s in all, %s has lacked more than %.0f %% of the disk that is due to it, and others had that; %s",
 			short.Seconds, c.who(short.ID), 100*judge.ShortPart, advice), "device", c.disk.Device, "actuator", s.actuator())
 	case changed && s.Ignored && greedy.Seconds >= judge.ShortSeconds:
-		c.log.Warn(fmt.Sprintf("weights have not held the shares: in windows of %.0f s together, %s has had more than %.0f %% of the disk beyond what is due to it, and others lacked that; %s",
+		c.log.Warn(fmt.Sprintf("weights have not held the shares: for %.0f s in all, %s has had more than %.0f %% of the disk beyond what is due to it, and others lacked that; %s",
 			greedy.Seconds, c.who(greedy.ID), 100*judge.ShortPart, advice), "device", c.disk.Device, "actuator", s.actuator())
 	case changed && s.Ignored:
 		c.log.Warn(fmt.Sprintf("the scheduler has not followed its weights for %.0f s: %s got %.1f times as many bytes for its weight as %s, and both had requests waiting all the time; %s",

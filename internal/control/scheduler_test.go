@@ -92,7 +92,7 @@ func TestLimitsHoldTheSharesWhileWeightsAreIgnored(t *testing.T) {
 		}
 	}
 	for text, times := range map[string]int{
-		"weights have not held the shares: in windows of 10 s together, /ca has lacked": 1, "follows its weights again": 1,
+		"weights have not held the shares: for 10 s in all, /ca has lacked": 1, "follows its weights again": 1,
 		"echo 1 > /sys/block/loop0/queue/iosched/strict_guarantees": 2, // at the start, and as advice
 	} {
 		if n := strings.Count(log.String(), text); n != times {

@@ -168,7 +168,7 @@ func (c *Controller) intendUnit(g *governed, weight uint64) error {
 // write before it answers (systemd: manager_loop, src/core/manager.c).
 func (c *Controller) awaitWeight(g *governed, weight uint64) error {
 	const firstPause = time.Millisecond
-	settled, end := false, time.Now().Add(unitPatience)
+	answered, end := false, time.Now().Add(unitPatience)
 	for pause := firstPause; ; pause *= 2 {
 		now, err := c.host.Weights.Get(g.Cgroup)
 		if err != nil {
@@ -177,7 +177,7 @@ func (c *Controller) awaitWeight(g *governed, weight uint64) error {
 		if now.Device == weight {
 			return nil
 		}
-		if settled {
+		if answered {
 			return fmt.Errorf("%w: %s shows %d (on this disk: %d) after %s, not %d", errNotFollowed, c.host.Weights.File(), now.Default, now.Device, unitPatience, weight)
 		}
 		if time.Now().Before(end) {
@@ -187,7 +187,7 @@ func (c *Controller) awaitWeight(g *governed, weight uint64) error {
 		if _, err := c.host.Units.Weight(g.SystemdUnit); err != nil {
 			return err
 		}
-		settled = true
+		answered = true
 	}
 }
 
