@@ -106,6 +106,86 @@ func TestNoWeightOfAUnitIsWrittenPastABusySystemd(t *testing.T) {
 	u.check(t, "cb", 0, Setting{Default: 100})
 }
 
+// While systemd fails, control writes the files of units, and systemd may undo that at the end
+// of its reload. No program chose that weight.
+func TestWhatSystemdUndoesAfterItFailedIsNotChosen(t *testing.T) {
+	for name, test := range map[string]struct {
+		begin, end func(*fakeUnits)
+		filesOnly  bool
+	}{
+		"it does not say whose a cgroup is": {
+			begin: func(u *fakeUnits) { u.failure = errors.New("systemd fails") },
+			end:   func(u *fakeUnits) { u.failure = nil },
+		},
+		"it does not write its units' weights": {
+			begin:     func(u *fakeUnits) { u.ignored = true },
+			end:       func(u *fakeUnits) { u.ignored = false },
+			filesOnly: true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			u := unitHost(newFakeHost("/ca", "/cb"), map[string]uint64{"cb": 7000})
+			var log bytes.Buffer
+			options := u.options(t, twoEqual)
+			options.Log = slog.New(slog.NewTextHandler(&log, nil))
+			var last Decision
+			options.OnInterval = func(d Decision) { last = d }
+			test.begin(u)
+			c := began(t, options)
+			c.interval(journalling())
+			if got := u.weight("/cb").Device; got == 700 || u.units["cb"] != 7000 {
+				t.Fatalf("the cgroup has the weight %d, and its unit %d; want only the file written", got, u.units["cb"])
+			}
+			test.end(u)
+			u.apply("cb")
+			for range 2 {
+				c.interval(journalling())
+			}
+			got, unit := u.weight("/cb").Device, u.units["cb"]
+			if last.Weights[1].Ideal != 500 || got == 700 || test.filesOnly != (unit == 7000) || !test.filesOnly && unit != 10*got {
+				t.Errorf("after a reload that undid the weight, the ideal is %d, the cgroup has %d, and its unit %d\n%s",
+					last.Weights[1].Ideal, got, unit, log.String())
+			}
+			if strings.Contains(log.String(), "another program") {
+				t.Error(log.String())
+			}
+			if err := c.stop(); err != nil {
+				t.Fatal(err)
+			}
+			u.check(t, "cb", 7000, Setting{Default: 100, Device: 700})
+		})
+	}
+}
+
+// A weight that was written to the file alone is given to the unit, too, once systemd says whose
+// it is, although it is the right one already.
+func TestAUnitThatIsFoundLateGetsTheWeightOfItsFile(t *testing.T) {
+	u := unitHost(newFakeHost("/ca", "/cb"), nil)
+	u.failure = errors.New("systemd fails")
+	c := began(t, u.options(t, twoEqual))
+	even := func() account.Sample { return sampleOf(did("/ca", 100e6, 0), did("/cb", 100e6, 0)) }
+	c.interval(even())
+	u.failure = nil
+	for _, g := range c.cgroups {
+		g.unitRetry = time.Time{}
+	}
+	file := u.weight("/cb")
+	for range 2 {
+		c.interval(even())
+	}
+	if file.Device == 0 {
+		t.Fatalf("the cgroup has %+v", file)
+	}
+	u.check(t, "cb", 10*file.Device, file)
+	if sets := len(u.sets); sets != 2 {
+		t.Errorf("weights of units were set %d times, want once each: %v", sets, u.sets)
+	}
+	if err := c.stop(); err != nil {
+		t.Fatal(err)
+	}
+	u.check(t, "cb", 0, Setting{Default: 100})
+}
+
 // systemd does what it is asked for also when control no longer waits for the answer.
 func TestAWeightThatSystemdSetsLaterIsDaybooks(t *testing.T) {
 	u := unitHost(newFakeHost("/ca", "/cb"), nil)

@@ -80,6 +80,12 @@ func (c *Controller) lookForChanges() {
 			g.expected, g.ideal = now, 0
 			continue
 		}
+		if c.undoneBySystemd(g, now) {
+			c.log.Info("systemd wrote the weight of its unit again, which control could not change; writing its own again", "cgroup", g.Cgroup,
+				"weight", g.expected.Effective(), "undone", now.Effective())
+			g.expected, g.ideal, g.unitRetry = now, 0, time.Time{}
+			continue
+		}
 		if err := c.adopt(g, now); err != nil {
 			c.complain(g.Cgroup, "cannot record the weight that another program chose; the cgroup is left alone", err)
 		}
@@ -115,6 +121,14 @@ func (c *Controller) lostWithScheduler(changed map[*governed]Setting) bool {
 // disks. Control has no access to the manager, which belongs to the user.
 func (g *governed) lostWithManager(now Setting) bool {
 	return g.expected.Device != 0 && now == (Setting{Default: g.expected.Default}) && ofUsersManager(g.Cgroup)
+}
+
+// undoneBySystemd reports whether a cgroup has its original weight again, where control wrote
+// the files of what is, or may be, a unit of systemd. At daemon-reload and set-property systemd
+// writes what the unit itself has.
+func (c *Controller) undoneBySystemd(g *governed, now Setting) bool {
+	return c.host.Units != nil && now == g.Weight &&
+		(g.unitUnknown || c.lacking(g) || g.SystemdUnit != "" && !c.byUnit(g))
 }
 
 // ofUsersManager reports whether a cgroup is below one of a user's service manager,

@@ -38,7 +38,7 @@ int command_check(int count, char **words)
 		report_json(&report, &json);
 		json_end(&json, '}');
 	} else if (look.super_error || (error && !report.findings)) {
-		complain_of_journal(file, error);
+		complain_of_journal(file, offset, error);
 	} else {
 		report_text(&report, stdout);
 		findings_text(&report, stdout);

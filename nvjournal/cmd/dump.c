@@ -103,7 +103,7 @@ int command_dump(int count, char **words)
 	result = verdict(error, &report);
 	findings_text(&report, stderr);
 	if (error && !report.findings)
-		complain_of_journal(file, error);
+		complain_of_journal(file, offset, error);
 	if (!dump.json && !error && !dump.shown)
 		printf("no records: %s\n", dump.one_partition || dump.one_transaction
 						   ? "none of these"

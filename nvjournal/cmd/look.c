@@ -63,7 +63,7 @@ int look_at_journal(struct look *look, const char *file, uint64_t offset, bool e
 
 	if (result || !look->super_error)
 		return result;
-	complain_of_journal(file, look->super_error);
+	complain_of_journal(file, offset, look->super_error);
 	look_away(look);
 	return EXIT_UNUSABLE;
 }

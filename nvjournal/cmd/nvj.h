@@ -85,8 +85,13 @@ void json_null(struct json *json, const char *name);
 
 /* --- report.c ------------------------------------------------------------- */
 
-/* Prints why the result of nvj_read_super or nvj_check makes file unusable. */
-void complain_of_journal(const char *file, int error);
+#define OFFSET_OPTION_BYTES 32
+
+/* Returns text: the option for a command line of nvj with its space before it; "" for 0. */
+const char *offset_option(uint64_t offset, char text[OFFSET_OPTION_BYTES]);
+
+/* Prints why the result of nvj_read_super or nvj_check makes the journal at offset unusable. */
+void complain_of_journal(const char *file, uint64_t offset, int error);
 
 /* Returns the exit code of a check: error is the result of nvj_check. */
 int verdict(int error, const struct nvj_report *report);

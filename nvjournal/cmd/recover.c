@@ -104,11 +104,20 @@ static void progress_end(struct progress *progress)
 
 /* --- The command ----------------------------------------------------------- */
 
-static void tell(const char *file, const char *target, int error, const char *disk_failure,
-		 int exit_code, const struct nvj_report *report, const struct fs_disk *fs,
-		 bool unmarked, bool json_wanted)
+/* What to recover, as the command line has it. */
+struct request {
+	const char *file, *target;
+	uint64_t offset;
+	bool json;
+};
+
+static void tell(const struct request *request, int error, const char *disk_failure, int exit_code,
+		 const struct nvj_report *report, const struct fs_disk *fs, bool unmarked)
 {
-	if (json_wanted) {
+	const char *file = request->file, *target = request->target;
+	char text[OFFSET_OPTION_BYTES];
+
+	if (request->json) {
 		struct json json = {.to = stdout};
 
 		json_begin(&json, NULL, '{');
@@ -146,15 +155,15 @@ static void tell(const char *file, const char *target, int error, const char *di
 			 file, report->blocks, target);
 	else if (error == NVJ_EUCLEAN && report->findings)
 		complain("cannot recover %s: it is damaged; nothing was written to %s. Restore the "
-			 "region from a copy; or discard what is not at home: nvj format "
+			 "region from a copy; or discard what is not at home: nvj format %s%s "
 			 "--force, then check the disk's file system",
-			 file, target);
+			 file, target, file, offset_option(request->offset, text));
 	else if (error == NVJ_EIO)
 		complain("cannot recover %s to %s: %s; the journal keeps everything: run it again "
 			 "when the disk works, and is large enough",
 			 file, target, *disk_failure ? disk_failure : "the disk failed");
 	else if (error)
-		complain_of_journal(file, error);
+		complain_of_journal(file, request->offset, error);
 }
 
 /*
@@ -180,8 +189,8 @@ static int waits_for_journal(const char *file, const char *target, const struct 
 }
 
 /* The region is open and its superblock read. */
-static int recover(const char *file, const char *target, struct nvju_region *region,
-		   struct nvju_disk *disk, const struct fs_disk *fs, bool json_wanted)
+static int recover(const struct request *request, struct nvju_region *region,
+		   struct nvju_disk *disk, const struct fs_disk *fs)
 {
 	struct nvj_report report = {0};
 	struct nvju_platform platform;
@@ -197,10 +206,9 @@ static int recover(const char *file, const char *target, struct nvju_region *reg
 	result = error == 0         ? EXIT_SOUND
 		 : error == NVJ_EIO ? EXIT_DAMAGED
 				    : verdict(error, &report);
-	if (!error && fs_unmark(target, disk, &unmarked))
+	if (!error && fs_unmark(request->target, disk, &unmarked))
 		result = EXIT_DAMAGED;
-	tell(file, target, error, nvju_disk_failure(disk), result, &report, fs, unmarked,
-	     json_wanted);
+	tell(request, error, nvju_disk_failure(disk), result, &report, fs, unmarked);
 	return result;
 }
 
@@ -243,12 +251,13 @@ int command_recover(int count, char **words)
 	    nvju_disk_open(&disk, target, 0)) {
 		complain("%s", nvju_error());
 	} else if ((error = nvj_read_super(nvju_region(region), &super)) != 0) {
-		complain_of_journal(file, error);
+		complain_of_journal(file, offset, error);
 	} else if (!fs_look(&fs, disk) &&
 		   (any || (!right_disk(file, &super, &fs, target, uuid) &&
 			    !waits_for_journal(file, target, &fs, nvju_region(region)))) &&
 		   !fs_fits(&fs, file, offset, target, nvju_region(region), &super, any)) {
-		result = recover(file, target, region, disk, &fs, json_wanted);
+		result = recover(&(struct request){file, target, offset, json_wanted}, region, disk,
+				 &fs);
 	}
 	nvju_disk_close(disk);
 	nvju_region_close(region);

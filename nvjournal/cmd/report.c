@@ -42,13 +42,24 @@ const char *verdict_text(int exit_code)
 	}
 }
 
-void complain_of_journal(const char *file, int error)
+const char *offset_option(uint64_t offset, char text[OFFSET_OPTION_BYTES])
 {
+	text[0] = '\0';
+	if (offset)
+		snprintf(text, OFFSET_OPTION_BYTES, " --offset %" PRIu64, offset);
+	return text;
+}
+
+void complain_of_journal(const char *file, uint64_t offset, int error)
+{
+	char text[OFFSET_OPTION_BYTES];
+	const char *option = offset_option(offset, text);
+
 	switch (error) {
 	case NVJ_ENODATA:
-		complain("%s has no journal; make one: nvj format %s (or give --offset, if it "
-			 "begins elsewhere)",
-			 file, file);
+		complain("%s has no journal at byte %" PRIu64 "; make one: nvj format %s%s (or "
+			 "give the --offset where it begins)",
+			 file, offset, file, option);
 		break;
 	case NVJ_EFORMAT:
 		complain("%s holds a journal of a later format than this nvj knows (%u); use the "
@@ -58,9 +69,9 @@ void complain_of_journal(const char *file, int error)
 	case NVJ_EUCLEAN:
 		complain("%s: the superblock is damaged, in both copies, or does not fit the "
 			 "region; nothing of the journal can be read. If the file was cut short, "
-			 "restore its size; otherwise use nvj format --force, and "
-			 "lose what was not at home",
-			 file);
+			 "restore its size; otherwise make a new journal (nvj format %s%s "
+			 "--force), and lose what was not at home",
+			 file, file, option);
 		break;
 	default:
 		complain("cannot read the journal in %s: %s", file, nvj_strerror(error));

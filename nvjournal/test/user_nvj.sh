@@ -168,7 +168,8 @@ must 2 'has no journal' "$nvj" inspect foreign
 [ "$sum" = "$(head -c 1000000 foreign | sha256sum)" ] || { echo "foreign was changed"; exit 1; }
 must 0 'partitions' "$nvj" format --allow-volatile foreign --size 4M --force
 must 0 'partitions' "$nvj" format --allow-volatile slices --size 2M --offset 2M
-must 2 'has no journal' "$nvj" check slices
+must 2 'slices has no journal at byte 0; make one: nvj format slices ' "$nvj" check slices
+must 2 'nvj format slices --offset 1048576 ' "$nvj" check slices --offset 1M
 must 0 'clean' "$nvj" check slices --offset 2M
 must 1 'another journal begins at byte 2097152' "$nvj" format --allow-volatile slices
 must 2 'has no journal' "$nvj" check slices

@@ -12,9 +12,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/daybook-project/daybook/internal/account"
 	"github.com/daybook-project/daybook/internal/atomicfile"
+	"github.com/daybook-project/daybook/internal/awaittest"
 	"github.com/daybook-project/daybook/internal/needs"
 	"github.com/daybook-project/daybook/vm/vmtest"
 )
@@ -291,9 +293,13 @@ func (p *topProgram) seesNoMore(v *volume) {
 
 func (p *topProgram) until(v *volume, there bool) {
 	p.t.Helper()
-	for range 20 {
-		if slices.ContainsFunc(p.next().Devices, func(d account.Device) bool { return d.Device == filepath.Base(v.disk) }) == there {
+	for called := time.Now(); ; {
+		sample := p.next()
+		if slices.ContainsFunc(sample.Devices, func(d account.Device) bool { return d.Device == filepath.Base(v.disk) }) == there {
 			return
+		}
+		if sample.Time.After(called.Add(awaittest.Patience)) {
+			break
 		}
 	}
 	p.t.Fatalf("daybook top does not see that %s is mounted, or no more: mounted is %t", v.disk, there)
@@ -331,21 +337,28 @@ func (s sums) of(v *volume, c container) account.Container {
 	return s.containers[[2]string{filepath.Base(v.disk), "/" + c.name}]
 }
 
-// untilQuiet adds up its samples until it has seen all, and nothing has happened in
-// an interval.
+// untilQuiet adds up its samples until it has seen all, and nothing has happened in an
+// interval that began after the call: what top printed before waits in the pipe.
 func (p *topProgram) untilQuiet(v *volume, seen func(sums) bool) sums {
 	p.t.Helper()
 	s := sums{disks: make(map[string]account.Device), containers: make(map[[2]string]account.Container)}
-	for intervals := 0; ; intervals++ {
-		quiet := true
-		for _, d := range p.next().Devices {
+	called := time.Now()
+	for {
+		sample := p.next()
+		quiet := !began(sample).Before(called)
+		for _, d := range sample.Devices {
 			quiet = quiet && d.DiskBytes == 0 && len(d.MemoryJournals) == 0
 			s.add(p.t, v, d)
 		}
-		if quiet && (seen(s) || intervals > 30) {
+		if quiet && (seen(s) || sample.Time.After(called.Add(awaittest.Patience))) {
 			return s
 		}
 	}
+}
+
+// began is when the interval of a sample began.
+func began(sample account.Sample) time.Time {
+	return sample.Time.Add(-time.Duration(sample.IntervalSeconds * float64(time.Second)))
 }
 
 func (s *sums) add(t *testing.T, v *volume, d account.Device) {
