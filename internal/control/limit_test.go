@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -229,5 +230,42 @@ func TestALawOfAGroupThatIsGoneIsForgotten(t *testing.T) {
 	c.interval(sample)
 	if before != 3 || len(c.limitLaws) != 1 {
 		t.Errorf("%d laws, and %d after /q is empty; want 3, then that of /p", before, len(c.limitLaws))
+	}
+}
+
+func TestLimitsAreLoweredByWhatEscapesThem(t *testing.T) {
+	f := newFakeHost("/ca", "/cb")
+	f.limits["/cb"] = 20e6
+	options := fakeOptions(t, f, twoEqual, repeat(6, func() account.Sample {
+		return sampleOf(did("/ca", 1e8, 0), did("/cb", 1e8, 25e6)) // 5 MB/s of journal
+	})...)
+	var lowest uint64 = 1 << 60
+	f.before = func(what string) error {
+		var bps uint64
+		if _, err := fmt.Sscanf(what, "/cb limit %d", &bps); err == nil {
+			lowest = min(lowest, bps)
+		}
+		return nil
+	}
+	if err := Run(context.Background(), options); err != nil {
+		t.Fatal(err)
+	}
+	if lowest != 15e6 {
+		t.Errorf("the limit was reduced to %d, want 15000000", lowest)
+	}
+	if f.limits["/cb"] != 20e6 {
+		t.Errorf("in the end it is %d", f.limits["/cb"])
+	}
+}
+
+func TestCorrectLimitKeepsAFloor(t *testing.T) {
+	for _, c := range []struct {
+		limit  uint64
+		hidden float64
+		want   uint64
+	}{{100, 0, 100}, {100, 30, 70}, {100, 95, 10}, {100, 1e300, 10}, {5, 100, 1}, {1, 100, 1}, {100, -5, 100}} {
+		if got := CorrectLimit(c.limit, c.hidden); got != c.want {
+			t.Errorf("CorrectLimit(%d, %g) = %d, want %d", c.limit, c.hidden, got, c.want)
+		}
 	}
 }

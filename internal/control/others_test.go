@@ -305,3 +305,20 @@ func TestAWeightThatAUsersManagerRemovedIsWrittenAgain(t *testing.T) {
 		})
 	}
 }
+
+func TestWhatSomeoneElseSetsIsRespected(t *testing.T) {
+	f := newFakeHost("/ca", "/cb")
+	options := fakeOptions(t, f, "containers: [{match: /ca}, {match: /cb}]",
+		append(repeat(2, journalling), append([]func() account.Sample{func() account.Sample {
+			f.mu.Lock()
+			f.weights["/cb"] = Setting{Default: 300, Device: f.weights["/cb"].Device}
+			f.mu.Unlock()
+			return sampleOf(did("/ca", 50e6, 0), did("/cb", 70e6, 90e6))
+		}}, repeat(3, journalling)...)...)...)
+	if err := Run(context.Background(), options); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.weight("/cb"); got != (Setting{Default: 300}) {
+		t.Errorf("restored to %+v, someone had set 300 meanwhile", got)
+	}
+}
