@@ -186,6 +186,44 @@ func TestAUnitThatIsFoundLateGetsTheWeightOfItsFile(t *testing.T) {
 	u.check(t, "cb", 0, Setting{Default: 100})
 }
 
+// It is asked again all the time.
+func TestThatSystemdSetsNoWeightsIsLoggedOnceForAUnit(t *testing.T) {
+	u := unitHost(newFakeHost("/ca", "/cb"), nil)
+	u.plain = map[string]bool{"/ca": true}
+	var log bytes.Buffer
+	options := u.options(t, twoEqual)
+	options.Log = slog.New(slog.NewTextHandler(&log, nil))
+	c := began(t, options)
+	steps := 0
+	step := func() { // its weight changes in each
+		steps++
+		c.cgroups["/cb"].unitRetry = time.Time{}
+		own := uint64(50e6 + 100e6*(steps%2))
+		c.interval(sampleOf(did("/ca", 200e6-own, 0), did("/cb", own, 0)))
+	}
+	step()
+	fails := func(times int) {
+		u.failure = errors.New("access denied")
+		for range times {
+			step()
+		}
+	}
+	warned := func() int { return strings.Count(log.String(), "systemd did not set the weight") }
+	if fails(3); warned() != 1 {
+		t.Errorf("3 failures: warned %d times\n%s", warned(), log.String())
+	}
+	u.failure = nil
+	step()
+	if fails(2); warned() != 2 {
+		t.Errorf("it failed, worked and failed: warned %d times\n%s", warned(), log.String())
+	}
+	u.failure = nil
+	if err := c.stop(); err != nil {
+		t.Fatal(err)
+	}
+	u.check(t, "cb", 0, Setting{Default: 100})
+}
+
 // systemd does what it is asked for also when control no longer waits for the answer.
 func TestAWeightThatSystemdSetsLaterIsDaybooks(t *testing.T) {
 	u := unitHost(newFakeHost("/ca", "/cb"), nil)

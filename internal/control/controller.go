@@ -100,9 +100,11 @@ type governed struct {
 	// units are the weights that its unit was given.
 	units unitWeights
 	// unitRetry is when the service manager is asked again, after it failed; unitUnknown:
-	// it did not say which unit this is.
+	// it did not say which unit this is; unitWarned: that it did not set the unit's weight
+	// was logged.
 	unitRetry   time.Time
 	unitUnknown bool
+	unitWarned  bool
 	// intended is the weight or limit of the last write. If the write failed, it is
 	// not in force, or only half of it.
 	intended Limits

@@ -1,9 +1,11 @@
 package control
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"time"
 )
 
@@ -125,7 +127,7 @@ func (c *Controller) putWeight(g *governed, weight uint64, byUnit bool) error {
 	}
 	switch {
 	case err == nil:
-		g.unitRetry = time.Time{}
+		g.unitRetry, g.unitWarned = time.Time{}, false
 		return nil
 	case errors.Is(err, errBusy):
 		return err
@@ -145,12 +147,19 @@ func (c *Controller) putWeight(g *governed, weight uint64, byUnit bool) error {
 	return c.host.Weights.Set(g.Cgroup, weight)
 }
 
-// unitFailed makes control write the files for a while, unless the unit is gone.
+// unitFailed makes control write the files for a while, unless the unit is gone. It warns once
+// until systemd sets the weight again.
 func (c *Controller) unitFailed(g *governed, err error) {
-	if !errors.Is(err, ErrVanished) {
-		c.log.Warn("systemd did not set the weight of its unit; writing the cgroup's files, which systemd may undo", "unit", g.SystemdUnit, "error", err)
-		g.unitRetry = time.Now().Add(unitRetry)
+	if errors.Is(err, ErrVanished) {
+		return
 	}
+	level := slog.LevelWarn
+	if g.unitWarned {
+		level = slog.LevelDebug
+	}
+	c.log.Log(context.Background(), level, "systemd did not set the weight of its unit; writing the cgroup's files, which systemd may undo",
+		"unit", g.SystemdUnit, "error", err)
+	g.unitRetry, g.unitWarned = time.Now().Add(unitRetry), true
 }
 
 // intendUnit records in memory the weight that a unit is about to get. If it is not
