@@ -161,8 +161,8 @@ func arguments(c Config, kernel kernels.Tree, a accelerator) []string {
 }
 
 // commandLine returns the kernel's command line. With loglevel=5 the console shows
-// warnings and errors. A panic ends the emulator. A task hangs after 300 s: on a starved host an
-// emulated guest can take longer than the default, 120 s, to write everything out.
+// warnings and errors. A panic ends the emulator. The kernel reports a hung task after 300 s,
+// not after 120 s: on a busy host an emulated guest can need that long to write everything out.
 func commandLine(c Config, p platform) string {
 	words := []string{
 		p.console, "loglevel=5", "panic=-1", "sysctl.kernel.hung_task_timeout_secs=300",

@@ -186,7 +186,7 @@ func TestAUnitThatIsFoundLateGetsTheWeightOfItsFile(t *testing.T) {
 	u.check(t, "cb", 0, Setting{Default: 100})
 }
 
-// It is asked again all the time.
+// Control asks systemd again every 30 s.
 func TestThatSystemdSetsNoWeightsIsLoggedOnceForAUnit(t *testing.T) {
 	u := unitHost(newFakeHost("/ca", "/cb"), nil)
 	u.plain = map[string]bool{"/ca": true}

@@ -229,7 +229,7 @@ func (c *Controller) writeFresh(group Group) {
 // write sets the weight of the cgroup, if it differs in its files or in its unit.
 func (c *Controller) write(g *governed, weight uint64, reason string) {
 	before := g.expected.Effective()
-	if weight == before && !c.lacking(g) || !c.host.Weights.Range().Holds(weight) || c.host.Unweighted {
+	if weight == before && !c.unitLacksWeight(g) || !c.host.Weights.Range().Holds(weight) || c.host.Unweighted {
 		return
 	}
 	if c.options.DryRun {

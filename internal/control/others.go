@@ -81,8 +81,8 @@ func (c *Controller) lookForChanges() {
 			continue
 		}
 		if c.undoneBySystemd(g, now) {
-			c.log.Info("systemd wrote the weight of its unit again, which control could not change; writing its own again", "cgroup", g.Cgroup,
-				"weight", g.expected.Effective(), "undone", now.Effective())
+			c.log.Info("systemd restored the unit's own weight in the cgroup's file; writing control's weight again", "cgroup", g.Cgroup,
+				"weight", g.expected.Effective(), "restored", now.Effective())
 			g.expected, g.ideal, g.unitRetry = now, 0, time.Time{}
 			continue
 		}
@@ -123,12 +123,11 @@ func (g *governed) lostWithManager(now Setting) bool {
 	return g.expected.Device != 0 && now == (Setting{Default: g.expected.Default}) && ofUsersManager(g.Cgroup)
 }
 
-// undoneBySystemd reports whether a cgroup has its original weight again, where control wrote
-// the files of what is, or may be, a unit of systemd. At daemon-reload and set-property systemd
-// writes what the unit itself has.
+// undoneBySystemd reports whether a cgroup has its original weight again because its unit does
+// not have control's. At daemon-reload and set-property systemd writes the unit's weight to the
+// cgroup's files.
 func (c *Controller) undoneBySystemd(g *governed, now Setting) bool {
-	return c.host.Units != nil && now == g.Weight &&
-		(g.unitUnknown || c.lacking(g) || g.SystemdUnit != "" && !c.byUnit(g))
+	return now == g.Weight && (g.unitUnknown || g.SystemdUnit != "" && (!c.byUnit(g) || c.unitLacksWeight(g)))
 }
 
 // ofUsersManager reports whether a cgroup is below one of a user's service manager,

@@ -182,14 +182,6 @@ func (b *testbed) unitOf(t *testing.T, cgroup string) string {
 // daemon-reload of systemd undoes weights that are only in the files.
 func reloadsChangeNoWeight(t *testing.T, b *testbed) {
 	before := b.settings(t)
-	var originals []Setting
-	for _, cgroup := range b.cgroups {
-		original, err := b.host.Weights.Get(cgroup)
-		if err != nil {
-			t.Fatal(err)
-		}
-		originals = append(originals, original)
-	}
 	options := b.options(t.TempDir())
 	options.Log = slog.New(slog.NewTextHandler(t.Output(), nil)) // why systemd was not used, if it was not
 	options.Config.Containers = []Rule{
@@ -199,22 +191,21 @@ func reloadsChangeNoWeight(t *testing.T, b *testbed) {
 		return evenSource{b.disk.Name, b.cgroups}, nil
 	}
 	intervals, stop := underControl(t, options)
-	// While systemd does not answer, control writes files, and asks again later.
-	for n, cgroup := range b.cgroups {
-		unit := filepath.Base(cgroup)
-		seen := ""
-		defer func() { t.Log(seen) }()
-		awaitInterval(t, intervals, unit+" has the weight of its cgroup", func() bool {
-			file, err := b.host.Weights.Get(cgroup)
-			if err != nil {
-				t.Fatal(err)
-			}
-			of, err := b.host.Units.Weight(unit)
-			seen = fmt.Sprintf("%s has %+v, and its unit %d, %v", cgroup, file, of, err)
-			return err == nil && file.Device != 0 && file != originals[n] && of == b.host.Units.Of(file.Device)
+	// While systemd does not answer, control writes files, and sets the units' weights later.
+	for n, weight := range []uint64{200, 300, 400} {
+		cgroup := b.cgroups[n]
+		awaitInterval(t, intervals, fmt.Sprintf("%s and its unit have the weight %d", cgroup, weight), func() bool {
+			now, err := b.host.Units.Weight(filepath.Base(cgroup))
+			return err == nil && now == b.host.Units.Of(weight) && b.hasWeight(cgroup, fmt.Sprint(weight))
 		})
 	}
 	under := b.settings(t)
+	for n := range b.cgroups {
+		unit := strings.Split(b.more(), "\n\n")[n]
+		if !strings.Contains(unit, "IODeviceWeight=/dev/") {
+			t.Errorf("systemd does not know the weight of %s: %s", b.cgroups[n], unit)
+		}
+	}
 	for n := range long(100, 3) {
 		systemctl(t, "daemon-reload")
 		<-intervals

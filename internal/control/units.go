@@ -109,9 +109,9 @@ func (c *Controller) byUnit(g *governed) bool {
 	return g.SystemdUnit != "" && c.host.Units != nil && !c.filesOnly && !time.Now().Before(g.unitRetry)
 }
 
-// lacking reports whether the cgroup has a weight of control's in its files that its unit does
-// not have, because systemd was not asked for it, or did not answer. systemd would undo it.
-func (c *Controller) lacking(g *governed) bool {
+// unitLacksWeight reports whether control wrote a weight to the cgroup's files only, and can set
+// it in the unit now. Otherwise systemd would undo it.
+func (c *Controller) unitLacksWeight(g *governed) bool {
 	return c.byUnit(g) && g.units.Unit != g.expected.Effective() && (g.units.Unit != 0 || g.expected != g.Weight)
 }
 

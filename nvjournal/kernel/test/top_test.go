@@ -293,16 +293,16 @@ func (p *topProgram) seesNoMore(v *volume) {
 
 func (p *topProgram) until(v *volume, there bool) {
 	p.t.Helper()
-	for called := time.Now(); ; {
+	called := time.Now()
+	for {
 		sample := p.next()
 		if slices.ContainsFunc(sample.Devices, func(d account.Device) bool { return d.Device == filepath.Base(v.disk) }) == there {
 			return
 		}
 		if sample.Time.After(called.Add(awaittest.Patience)) {
-			break
+			p.t.Fatalf("daybook top does not see that %s is mounted, or no more: mounted is %t", v.disk, there)
 		}
 	}
-	p.t.Fatalf("daybook top does not see that %s is mounted, or no more: mounted is %t", v.disk, there)
 }
 
 func (p *topProgram) stop() {
