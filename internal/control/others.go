@@ -2,6 +2,7 @@ package control
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"maps"
 	"slices"
@@ -184,10 +185,18 @@ func (g *governed) lastWritten() written {
 }
 
 // note records what will be written to a cgroup. Without it a restore could not
-// distinguish it from what another program wrote.
+// distinguish it from what another program wrote. The error wraps ErrVanished if another
+// cgroup has the path now: what is written to that one would not be restored.
 func (c *Controller) note(g *governed, w written) error {
 	if c.written == nil {
 		return nil // a dry run
+	}
+	id, err := c.host.Cgroups.ID(g.Cgroup)
+	if err != nil {
+		return err
+	}
+	if id != g.ID {
+		return fmt.Errorf("%w: %w", ErrVanished, errReplaced)
 	}
 	return c.written.note(g.ID, w)
 }

@@ -159,8 +159,8 @@ func (c *Controller) forgetWritten(g *governed) {
 }
 
 // look returns what is known of a cgroup, and reads its settings if it is new. It
-// returns nil if the cgroup has vanished, has no weight, or still has the weight of
-// its unit's last cgroup (see outlive).
+// returns nil if the cgroup has vanished or was replaced since the list was made, has no
+// weight, or still has the weight of its unit's last cgroup (see outlive).
 func (c *Controller) look(path string, now sight) *governed {
 	if g := c.cgroups[path]; g != nil {
 		return g
@@ -177,6 +177,11 @@ func (c *Controller) look(path string, now sight) *governed {
 		return nil
 	}
 	id := now.exists[path]
+	// To restore the weight of a unit can take a second: the cgroup can be another one than at
+	// the start of this look.
+	if current, err := c.host.Cgroups.ID(path); err != nil || current != id {
+		return nil
+	}
 	g := &governed{CgroupState: CgroupState{Cgroup: path, ID: id, Weight: setting}, expected: setting}
 	if c.existed != nil && c.existed[path] != id {
 		g.appeared = time.Now()

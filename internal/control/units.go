@@ -78,15 +78,23 @@ func (c *Controller) findUnit(g *governed) (found bool, err error) {
 		g.unitUnknown, g.unitRetry = true, time.Now().Add(unitRetry)
 		return false, nil
 	}
-	g.unitUnknown, g.SystemdUnit, g.SystemdWeight = false, unit, weight
+	g.unitUnknown, g.noUnit, g.SystemdUnit, g.SystemdWeight = false, unit == "", unit, weight
+	if g.noUnit {
+		g.unitRetry = time.Now().Add(unitRetry)
+		if time.Since(g.appeared) < youthTime {
+			// The cgroup of a unit that starts can exist before systemd says whose it is.
+			g.unitRetry = time.Time{}
+		}
+	}
 	return unit != "", nil
 }
 
-// findUnitsAgain asks for units that are not known because systemd did not answer.
+// findUnitsAgain asks for units that are not known because systemd did not answer, or did not
+// know them yet.
 func (c *Controller) findUnitsAgain() {
 	var found []*governed
 	for _, g := range c.cgroups {
-		if !g.unitUnknown || time.Now().Before(g.unitRetry) {
+		if !g.unitUnknown && !g.noUnit || time.Now().Before(g.unitRetry) {
 			continue
 		}
 		if ok, _ := c.findUnit(g); ok { // while systemd is busy, the next step asks again

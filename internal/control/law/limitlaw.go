@@ -31,8 +31,13 @@ const (
 	demandRoom, demandGrowth, demandReach = 1.1, 1.5, 1.5
 	patienceSeconds, reachGrowth          = 3.0, 0.5
 	// freeGap: another sibling takes the place of the one without a limit only if
-	// its lack is larger by this part of the disk.
-	freeGap = 0.03
+	// its lack is larger by this part of the disk, for lackingSeconds: a burst of the
+	// journal is over sooner. It does not wait for that if the one without a limit has
+	// more than its due by excessPart of the disk.
+	freeGap, lackingSeconds, excessPart = 0.03, 2.5, 0.1
+	// stalledSeconds is the longest time for which limits stay as they are because no request
+	// of any sibling ended.
+	stalledSeconds = 3.0
 	// LeastLimit is the lowest limit, in bytes per second. The kernel lets a
 	// request through only when all of it is within the limit, so one of 1 MiB
 	// waits for 2 s.
@@ -57,6 +62,8 @@ type LimitLaw struct {
 	freeSeconds          float64
 	// freeShare is its share, as configured, among those that are active.
 	freeShare float64
+	// stalled is the time in seconds since a request of any sibling ended.
+	stalled float64
 }
 
 // limitMemory is the state that the law keeps of one sibling.
@@ -80,6 +87,9 @@ type limitMemory struct {
 	// time constant of now: what it could have been charged in that time.
 	limit   float64
 	offered Mean
+	// lacking is the time in seconds for which it has lacked more than the sibling without a
+	// limit.
+	lacking float64
 }
 
 // NewLimitLaw returns a limit law without a memory.
@@ -122,6 +132,13 @@ func (l *LimitLaw) Next(seconds float64, siblings []Observation) []float64 {
 			wanting = append(wanting, s)
 		}
 	}
+	if l.isStalled(seconds, siblings) {
+		l.keepDebts(seconds, plain)
+		for n, o := range siblings {
+			limits[n] = l.memory[o.ID].limit
+		}
+		return limits
+	}
 	if len(active) < 2 || len(wanting) == 0 {
 		for _, s := range active {
 			s.forgive()
@@ -132,11 +149,10 @@ func (l *LimitLaw) Next(seconds float64, siblings []Observation) []float64 {
 		return limits
 	}
 	l.lookAtFree(seconds, active)
-	// Here a debt can leave the disk idle, so a burst of the first seconds makes none.
-	keepDebts(seconds, plain, Range{}, func(m *memory) float64 { return m.hidden.Rate() })
+	l.keepDebts(seconds, plain)
 	total := l.divide(seconds, active)
 	before := l.free
-	l.choose(total, wanting)
+	l.choose(seconds, total, wanting)
 	if l.free != before {
 		l.compareFrom(l.rates(active, (*limitMemory).ratesNow))
 	}
@@ -148,6 +164,23 @@ func (l *LimitLaw) Next(seconds float64, siblings []Observation) []float64 {
 		limits[s.position] = s.m.limit
 	}
 	return limits
+}
+
+// isStalled reports whether limits are in force and no request of any sibling ended in the
+// step. Then the disk writes a commit or metadata in place, and the step does not show who could
+// use more. If that takes longer, the siblings are idle.
+func (l *LimitLaw) isStalled(seconds float64, siblings []Observation) bool {
+	l.stalled += seconds
+	if l.free == "" || slices.ContainsFunc(siblings, func(o Observation) bool { return o.OtherBytes > 0 || o.FlushSeconds > 0 }) {
+		l.stalled = 0
+	}
+	return l.stalled > 0 && l.stalled <= stalledSeconds
+}
+
+// keepDebts records what each sibling had in the step beyond its due. Here a debt can leave
+// the disk idle, so a burst of the first seconds makes none.
+func (l *LimitLaw) keepDebts(seconds float64, active []*sibling) {
+	keepDebts(seconds, active, Range{}, func(m *memory) float64 { return m.hidden.Rate() })
 }
 
 // observe enters the step in the memories and returns the active siblings, sorted
@@ -256,22 +289,47 @@ func (l *LimitLaw) divide(seconds float64, active []limitedSibling) (total float
 // choose returns the sibling without a limit: the one that lacks most of its due.
 // The choice stays, because a sibling with a deep queue takes the disk when its
 // limit ends. It changes if the sibling could not use more, or if another lacks
-// still more although it does not reach its limit. A sibling that is held at the
-// least already has too much: it is chosen only if no other wants more.
-func (l *LimitLaw) choose(total float64, wanting []limitedSibling) {
+// still more for some time although it does not reach its limit. A sibling that is held at
+// the least already has too much: it is chosen only if no other wants more.
+func (l *LimitLaw) choose(seconds, total float64, wanting []limitedSibling) {
 	lacking := slices.DeleteFunc(slices.Clone(wanting), func(s limitedSibling) bool { return s.floored })
 	if len(lacking) > 0 {
 		wanting = lacking
 	}
 	free := slices.IndexFunc(wanting, func(s limitedSibling) bool { return s.o.ID == l.free })
 	if free >= 0 {
-		gap := math.Max(0, wanting[free].lack()) + freeGap*total
-		wanting = slices.DeleteFunc(slices.Clone(wanting), func(s limitedSibling) bool { return s.m.throttled() || s.lack() < gap })
+		wanting = l.instead(wanting[free], seconds, total, wanting)
 		if len(wanting) == 0 {
 			return
 		}
 	}
 	l.free = slices.MaxFunc(wanting, func(a, b limitedSibling) int { return cmp.Compare(a.lack(), b.lack()) }).o.ID
+	for _, m := range l.memory {
+		m.lacking = 0
+	}
+}
+
+// instead returns the siblings that may take the place of the one without a limit.
+func (l *LimitLaw) instead(free limitedSibling, seconds, total float64, wanting []limitedSibling) (may []limitedSibling) {
+	gap := math.Max(0, free.lack()) + freeGap*total
+	needed := lackingSeconds
+	if free.lack() <= -excessPart*total {
+		needed = 0
+	}
+	lacking := make(map[string]float64, len(wanting))
+	for _, s := range wanting {
+		if s.m.throttled() || s.lack() < gap {
+			continue
+		}
+		lacking[s.o.ID] = s.m.lacking + seconds
+		if lacking[s.o.ID] >= needed {
+			may = append(may, s)
+		}
+	}
+	for id, m := range l.memory {
+		m.lacking = lacking[id]
+	}
+	return may
 }
 
 // lack is the part of its due that it does not get, in bytes per second. A sibling

@@ -1,6 +1,9 @@
 package law
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // The constants of the sibling that has no limit and can use no more all the same.
 const (
@@ -223,15 +226,11 @@ func (l *LimitLaw) refuted(active []limitedSibling) bool {
 	return gained > refuteGain*l.othersRate && l.freeRate-free > refutePart*gained
 }
 
-// othersThrottled reports whether all other siblings that want more reach their
-// limits.
+// othersThrottled reports whether other siblings want more, and all of these reach their
+// limits. While none wants more, what they get shows nothing about their limits.
 func (l *LimitLaw) othersThrottled(active []limitedSibling) bool {
-	for _, s := range active {
-		if s.o.ID != l.free && s.m.wanting && !s.m.throttled() {
-			return false
-		}
-	}
-	return true
+	others := slices.DeleteFunc(slices.Clone(active), func(s limitedSibling) bool { return s.o.ID == l.free || !s.m.wanting })
+	return len(others) > 0 && !slices.ContainsFunc(others, func(s limitedSibling) bool { return !s.m.throttled() })
 }
 
 // spare is what the disk can do beyond its current throughput, in bytes per second,

@@ -1,0 +1,185 @@
+package law
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// writeInPlace lets the kernel write metadata in place, which no container is charged for: a
+// burst now and then, of small requests with a seek for each. The longest takes a second.
+func (d *throttledDisk) writeInPlace(r *rand.Rand) {
+	d.after(0.25+0.5*r.Float64(), func() {
+		if r.Float64() < 0.02 {
+			for range 20 + r.IntN(200) {
+				d.submit(&simRequest{offset: uint64(r.IntN(100)) * (16 << 20), length: 4096 * uint64(1+r.IntN(16))})
+			}
+		}
+		d.writeInPlace(r)
+	})
+}
+
+// Commits and metadata in place stop the disk for a second or two. What is seen of the
+// containers meanwhile does not show who could use more.
+func TestLimitsHoldIntervalsAlthoughTheDiskStopsForAWhile(t *testing.T) {
+	const runs, interval, warmUp, steps = 30, 10, 30, 120
+	var missed, intervals int
+	for _, ideals := range [][]float64{{700, 300}, {500, 300, 200}, {400, 300, 200, 100}} {
+		for logs := range min(3, len(ideals)) {
+			var worst, mean float64
+			for seed := range uint64(runs) {
+				r := rand.New(rand.NewPCG(seed, 7))
+				var loads []*simLoad
+				for _, ideal := range ideals {
+					loads = append(loads, &simLoad{ideal: ideal, depth: 8})
+				}
+				loads[logs].logsPerSecond = 2.5e6 + 2.5e6*r.Float64()
+				d := newThrottledDisk(loads...)
+				d.writeInPlace(r)
+				law := NewLimitLaw()
+				limitThrottled(d, law, warmUp, 0)
+				sum := make([]float64, len(ideals))
+				var total float64
+				for range steps / interval {
+					shares, rate, _ := limitThrottled(d, law, 0, interval)
+					off := furthest(shares, ideals)
+					worst = math.Max(worst, off)
+					if intervals++; off > 0.05 {
+						missed++
+					}
+					total += rate
+					for n, share := range shares {
+						sum[n] += share * rate
+					}
+				}
+				for n := range sum {
+					sum[n] /= total
+				}
+				mean = math.Max(mean, furthest(sum, ideals))
+			}
+			t.Logf("weights %.0f, container %d logs: the worst interval is %.3f off, the worst mean %.3f", ideals, logs, worst, mean)
+			if worst > 0.1 || mean > 0.03 {
+				t.Errorf("weights %.0f, container %d logs: want at most 0.1 and 0.03", ideals, logs)
+			}
+		}
+	}
+	t.Logf("%d of %d intervals are more than 5 points off", missed, intervals)
+	if missed > intervals/150 {
+		t.Errorf("%d of %d intervals are more than 5 points off; want at most one in 150", missed, intervals)
+	}
+}
+
+// furthest is by how much the share that is furthest from its ideal is off.
+func furthest(shares, ideals []float64) (off float64) {
+	for n, share := range shares {
+		off = math.Max(off, math.Abs(share-ideals[n]/1000))
+	}
+	return off
+}
+
+// freeBy runs the disk under the law for a number of steps and returns after which of them each
+// container had no limit.
+func freeBy(d *queueDisk, law *LimitLaw, steps int) (free []string) {
+	for range steps {
+		limitBy(d, law, 0, 1)
+		free = append(free, law.free)
+	}
+	return free
+}
+
+// One that gets less for a moment, because of a commit, does not take the place of the one
+// without a limit. It does if it lacks more for longer, or if the other has too much.
+func TestAnotherSiblingLosesItsLimitOnlyIfItLacksMoreForSomeTime(t *testing.T) {
+	steady := func() (d *queueDisk, law *LimitLaw) {
+		d = &queueDisk{bytesPerSecond: 40e6, containers: []*queueContainer{{ideal: 400, depth: 8}, {ideal: 300, depth: 8}, {ideal: 300, depth: 8}}}
+		law = NewLimitLaw()
+		if free := freeBy(d, law, 60); !slices.Equal(free[20:], slices.Repeat([]string{"c0"}, 40)) {
+			t.Fatalf("without a limit are %s; want c0", free)
+		}
+		return d, law
+	}
+	// It waits for the disk all the time, and gets a fifth of its due.
+	starve := func(d *queueDisk) { d.containers[1].demand, d.containers[1].busy = 2.4e6, true }
+
+	d, law := steady()
+	d.bytesPerSecond = 20e6 // a commit has the rest
+	starve(d)
+	if free := freeBy(d, law, 2); slices.Contains(free, "c1") {
+		t.Errorf("c1 got less for 1 s; without a limit are %s; want c0", free)
+	}
+	d.bytesPerSecond, d.containers[1].demand = 40e6, 0
+	if free := freeBy(d, law, 20); slices.Contains(free, "c1") {
+		t.Errorf("c1 got less for 1 s; after that without a limit are %s; want c0", free)
+	}
+
+	d, law = steady()
+	d.bytesPerSecond = 20e6
+	starve(d)
+	free := freeBy(d, law, 20)
+	if at := slices.Index(free, "c1"); at < 4 || at > 10 {
+		t.Errorf("c1 lacks more all the time; without a limit are %s; want c1 after 2 to 5 s", free)
+	}
+
+	d, law = steady()
+	starve(d) // c0 has what c1 leaves
+	free = freeBy(d, law, 20)
+	if at := slices.Index(free, "c1"); at < 1 || at > 3 {
+		t.Errorf("c0 has too much; without a limit are %s; want c1 within 2 s", free)
+	}
+}
+
+// While no request ends, limits stay: the siblings have not become idle. Their hidden I/O
+// counts.
+func TestLimitsStayWhileNoRequestEnds(t *testing.T) {
+	d := &queueDisk{bytesPerSecond: 40e6, containers: []*queueContainer{{ideal: 500, depth: 8}, {ideal: 300, depth: 8}, {ideal: 200, depth: 8}}}
+	law := NewLimitLaw()
+	limitBy(d, law, 40, 1)
+	var before []float64
+	for _, c := range d.containers {
+		before = append(before, c.limit)
+	}
+	stall := func() []float64 {
+		var observations []Observation
+		for n, c := range d.containers {
+			observations = append(observations, Observation{ID: fmt.Sprint("c", n), Ideal: c.ideal, Weight: 1})
+		}
+		observations[2].JournalBytes = 16e6
+		return law.Next(0.5, observations)
+	}
+	for step := range 6 {
+		if limits := stall(); !slices.Equal(limits, before) {
+			t.Fatalf("after %.1f s without an end of a request the limits are %.0f; want %.0f", float64(step+1)/2, limits, before)
+		}
+	}
+	if debt := law.memory["c2"].debtBytes; debt < 5e6 {
+		t.Errorf("c2 logged 96 MB and has a debt of %.1f MB", debt/1e6)
+	}
+	if limits := stall(); slices.Max(limits) > 0 {
+		t.Errorf("after 3.5 s without an end of a request the limits are %.0f; want none", limits)
+	}
+	// Without limits there is nothing that could stay.
+	if limits := stall(); slices.Max(limits) > 0 {
+		t.Errorf("then the limits are %.0f; want none", limits)
+	}
+}
+
+// The sibling without a limit is not saturated because the disk is slow while no other wants
+// more.
+func TestADiskThatStopsDoesNotShowThatASiblingIsSaturated(t *testing.T) {
+	containers := []*queueContainer{{ideal: 700, depth: 8}, {ideal: 300, depth: 8}}
+	d := &queueDisk{bytesPerSecond: 40e6, containers: containers}
+	law := NewLimitLaw()
+	limitBy(d, law, 40, 1)
+	if law.free != "c0" {
+		t.Fatalf("%q has no limit; want c0", law.free)
+	}
+	d.bytesPerSecond = 10e6
+	containers[1].demand = 1e6
+	for range 6 {
+		if limitBy(d, law, 0, 1); law.memory["c0"].saturatedRate > 0 {
+			t.Fatal("c0 counts as saturated")
+		}
+	}
+}
