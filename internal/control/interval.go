@@ -165,14 +165,18 @@ func (c *Controller) steer(group Group, seconds float64, done map[string]usage) 
 			ForcedCommits: float64(u.forced), CommitSeconds: c.commitSeconds,
 		})
 		total += float64(u.hidden) + float64(u.charged())
-		g.reads.Add(float64(u.read), seconds, law.SplitSeconds)
-		g.writes.Add(float64(u.written), seconds, law.SplitSeconds)
 		g.charged.Add(float64(u.charged()), seconds, law.MeanSeconds)
 		g.below.Add(float64(u.below), seconds, law.MeanSeconds)
 		ideals += float64(m.Ideal)
 	}
 	if len(members) == 0 {
 		return nil
+	}
+	if !c.scheduler.limiting || !law.NoneEnded(observations) { // a stop of the disk changes no limit
+		for _, g := range members {
+			g.reads.Add(float64(done[g.Cgroup].read), seconds, law.SplitSeconds)
+			g.writes.Add(float64(done[g.Cgroup].written), seconds, law.SplitSeconds)
+		}
 	}
 	if c.scheduler.limiting {
 		return c.steerByLimits(group, seconds, members, observations, total)

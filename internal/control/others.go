@@ -2,7 +2,6 @@ package control
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"maps"
 	"slices"
@@ -80,6 +79,9 @@ func (c *Controller) lookForChanges() {
 			c.log.Info("a user's service manager removed the weight on this disk; writing it again", "cgroup", g.Cgroup, "weight", g.expected.Device)
 			g.expected, g.ideal = now, 0
 			continue
+		}
+		if g.noUnit {
+			c.findMissingUnits([]*governed{g})
 		}
 		if c.undoneBySystemd(g, now) {
 			c.log.Info("systemd restored the unit's own weight in the cgroup's file; writing control's weight again", "cgroup", g.Cgroup,
@@ -191,12 +193,8 @@ func (c *Controller) note(g *governed, w written) error {
 	if c.written == nil {
 		return nil // a dry run
 	}
-	id, err := c.host.Cgroups.ID(g.Cgroup)
-	if err != nil {
+	if err := g.checkID(c.host.Cgroups); err != nil {
 		return err
-	}
-	if id != g.ID {
-		return fmt.Errorf("%w: %w", ErrVanished, errReplaced)
 	}
 	return c.written.note(g.ID, w)
 }
@@ -204,6 +202,9 @@ func (c *Controller) note(g *governed, w written) error {
 // setWeight writes a weight. It expects what the files contain then, unless another
 // program changed them meanwhile.
 func (c *Controller) setWeight(g *governed, weight uint64) error {
+	if err := g.checkID(c.host.Cgroups); err != nil {
+		return err
+	}
 	byUnit := c.byUnit(g)
 	if byUnit {
 		err := c.intendUnit(g, weight)

@@ -177,12 +177,12 @@ func (c *Controller) look(path string, now sight) *governed {
 		return nil
 	}
 	id := now.exists[path]
+	g := &governed{CgroupState: CgroupState{Cgroup: path, ID: id, Weight: setting}, expected: setting}
 	// To restore the weight of a unit can take a second: the cgroup can be another one than at
 	// the start of this look.
-	if current, err := c.host.Cgroups.ID(path); err != nil || current != id {
+	if g.checkID(c.host.Cgroups) != nil {
 		return nil
 	}
-	g := &governed{CgroupState: CgroupState{Cgroup: path, ID: id, Weight: setting}, expected: setting}
 	if c.existed != nil && c.existed[path] != id {
 		g.appeared = time.Now()
 	}
@@ -210,7 +210,7 @@ func (c *Controller) letGo(members map[string]bool) {
 			if errors.Is(err, errBusy) {
 				continue // the next step tries again
 			}
-			if err != nil && !errors.Is(err, ErrVanished) && !errors.Is(err, errReplaced) {
+			if err != nil && !errors.Is(err, ErrVanished) {
 				c.complain(path, "cannot restore the cgroup; trying again", err)
 				continue // and so it stays in the state
 			}

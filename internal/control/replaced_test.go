@@ -52,18 +52,49 @@ func TestNothingIsWrittenToACgroupThatReplacedAnother(t *testing.T) {
 	if now := f.weight("/cb"); now != (Setting{Default: 100}) {
 		t.Errorf("the new cgroup has %+v; want its own weight", now)
 	}
+	if decisions := c.steerLimit(limitedCgroup{g: g, before: *g, holds: Limits{Write: 1 << 20}}); decisions != nil || f.limits["/cb"] != 0 {
+		t.Errorf("the new cgroup has the limit %d, by %v; want none", f.limits["/cb"], decisions)
+	}
 	if err := c.stop(); err != nil {
 		t.Fatal(err)
 	}
 }
 
+// A unit can end and start again while systemd does not write its weight to the file.
+func TestAFileIsNotWrittenInPlaceOfAUnitThatWasReplaced(t *testing.T) {
+	u := unitHost(newFakeHost("/ca", "/cb"), nil)
+	c := began(t, u.options(t, twoEqual))
+	c.interval(journalling())
+	u.ignored = true
+	u.asked = func() {
+		u.asked = nil
+		u.remove("/cb")
+		u.create("/cb")
+	}
+	if err := c.setWeight(c.cgroups["/cb"], 300); !errors.Is(err, ErrVanished) {
+		t.Errorf("the error is %v; want one that wraps ErrVanished", err)
+	}
+	if now := u.weight("/cb"); now != (Setting{Default: 100}) {
+		t.Errorf("the new cgroup has %+v; want its own weight", now)
+	}
+	u.choose("/cb", Setting{Default: 250})
+	if err := c.stop(); err != nil {
+		t.Fatal(err)
+	}
+	u.check(t, "cb", 0, Setting{Default: 250})
+}
+
 // systemd can say that it knows no unit of the cgroup of a unit that is about to start.
 func TestAUnitThatSystemdDoesNotKnowYetIsFoundLater(t *testing.T) {
-	for name, isNew := range map[string]bool{"a new cgroup": true, "one that was there at the start": false} {
+	for name, test := range map[string]struct{ isNew, undone bool }{
+		"a new cgroup":                    {isNew: true},
+		"one that was there at the start": {},
+		"one whose unit systemd applies":  {undone: true},
+	} {
 		t.Run(name, func(t *testing.T) {
 			u := unitHost(newFakeHost("/ca"), nil)
 			u.plain = map[string]bool{"/cb": true}
-			if !isNew {
+			if !test.isNew {
 				u.create("/cb")
 			}
 			var log bytes.Buffer
@@ -71,7 +102,7 @@ func TestAUnitThatSystemdDoesNotKnowYetIsFoundLater(t *testing.T) {
 			options.Log = slog.New(slog.NewTextHandler(&log, nil))
 			c := began(t, options)
 			c.interval(journalling())
-			if isNew {
+			if test.isNew {
 				u.create("/cb")
 				c.interval(journalling())
 			}
@@ -79,16 +110,27 @@ func TestAUnitThatSystemdDoesNotKnowYetIsFoundLater(t *testing.T) {
 				t.Fatalf("the cgroup of no unit has %+v, and a unit %d", now, u.units["cb"])
 			}
 			u.plain = nil
-			c.interval(journalling())
-			if !isNew {
+			switch {
+			case test.isNew:
+				time.Sleep(youngUnitRetry)
+			case test.undone: // systemd applies the unit's settings
+				u.choose("/cb", Setting{Default: 100})
+			default:
+				c.interval(journalling())
 				if u.units["cb"] != 0 {
 					t.Errorf("systemd is asked in each interval about a cgroup that has no unit")
 				}
+				u.failure = errors.New("systemd fails")
 				c.cgroups["/cb"].unitRetry = time.Now() // half a minute later
 				c.interval(journalling())
+				u.failure = nil
+				c.cgroups["/cb"].unitRetry = time.Now()
 			}
-			if now := u.weight("/cb"); u.units["cb"] == 0 || u.units["cb"] != 10*now.Device {
-				t.Errorf("the cgroup has %+v, and the unit %d; want the same", now, u.units["cb"])
+			for range 2 {
+				c.interval(journalling())
+			}
+			if now := u.weight("/cb"); u.units["cb"] == 0 || u.units["cb"] != 10*now.Device || c.cgroups["/cb"].chosen {
+				t.Errorf("the cgroup has %+v, and the unit %d; want the same, of control", now, u.units["cb"])
 			}
 			checkQuiet(t, &log)
 			if err := c.stop(); err != nil {
@@ -96,5 +138,20 @@ func TestAUnitThatSystemdDoesNotKnowYetIsFoundLater(t *testing.T) {
 			}
 			u.check(t, "cb", 0, Setting{Default: 100})
 		})
+	}
+}
+
+// Units below a user's service manager have names like those of systemd.
+func TestSystemdIsAskedOnceAboutAUnitOfAUsersManager(t *testing.T) {
+	const app = "/user@1000.service/app.scope"
+	u := unitHost(newFakeHost("/user@1000.service", app), nil)
+	u.plain = map[string]bool{app: true}
+	c := began(t, u.options(t, "containers: [{match: "+app+", weight: 300}]\n"))
+	c.interval(sampleOf(did(app, 100e6, 0)))
+	if g := c.cgroups[app]; g == nil || g.noUnit {
+		t.Errorf("the cgroup is known as %+v; want one that is not asked about again", g)
+	}
+	if err := c.stop(); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -101,6 +101,17 @@ func (s *State) unitsLast() []CgroupState {
 
 var errReplaced = errors.New("another cgroup has the path now")
 
+// checkID returns an error if the cgroup is gone, or if another one has its path now: what is
+// written to that one would not be restored. It wraps ErrVanished, and errReplaced in the second
+// case.
+func (c CgroupState) checkID(cgroups Cgroups) error {
+	id, err := cgroups.ID(c.Cgroup)
+	if err == nil && id != c.ID {
+		err = fmt.Errorf("%w: %w", ErrVanished, errReplaced)
+	}
+	return err
+}
+
 // switched reports whether the disk is gone or has another scheduler. Then the
 // weights on this disk are gone with it, and no other program removed them.
 func (s *State) switched(host Host) bool {
@@ -130,11 +141,8 @@ func (c CgroupState) lastWritten(last map[uint64]written) *written {
 // restore restores one cgroup. It keeps what another program wrote since last. The limits come
 // first: the weight may have to wait for a service manager.
 func (c CgroupState) restore(host Host, device string, last *written) (kept bool, err error) {
-	id, err := host.Cgroups.ID(c.Cgroup)
-	if err == nil && id != c.ID {
-		err = errReplaced
-	}
-	if errors.Is(err, ErrVanished) || errors.Is(err, errReplaced) {
+	err = c.checkID(host.Cgroups)
+	if errors.Is(err, ErrVanished) {
 		if unitErr := c.restoreOutlived(host, last); unitErr != nil {
 			return false, fmt.Errorf("cannot restore the weight of the unit %s on %s: %w", c.SystemdUnit, device, unitErr)
 		}
@@ -194,6 +202,10 @@ func (c CgroupState) restoreWeight(host Host, last *written) (kept bool, err err
 	unitKept, unitRestored, unitErr := c.restoreUnit(host.Units, last)
 	if kept = unitKept || setting != c.Weight; kept && setting == now && !unitRestored {
 		return kept, unitErr
+	}
+	// To ask systemd can have taken seconds.
+	if err := c.checkID(host.Cgroups); err != nil {
+		return kept, cmp.Or(unitErr, err)
 	}
 	return kept, errors.Join(unitErr, unlessGone(host.Weights.Restore(c.Cgroup, setting)))
 }

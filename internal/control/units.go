@@ -35,6 +35,9 @@ const (
 	unitPatience = time.Second
 	// unitRetry is the pause after a failed call of the service manager.
 	unitRetry = 30 * time.Second
+	// youngUnitRetry is the pause after systemd knew no unit of a cgroup that was just made. It
+	// is shorter than a step.
+	youngUnitRetry = 100 * time.Millisecond
 )
 
 // errBusy means that the service manager may answer soon. Until then control leaves the
@@ -71,6 +74,10 @@ func (c *Controller) findUnit(g *governed) (found bool, err error) {
 	if errors.Is(err, errBusy) {
 		return false, err
 	}
+	if err != nil && g.noUnit {
+		g.unitRetry = time.Now().Add(unitRetry)
+		return false, nil
+	}
 	if err != nil {
 		if !g.unitUnknown {
 			c.log.Warn("cannot ask systemd whose cgroup it is; writing its files, which systemd may undo, and asking again later", "cgroup", g.Cgroup, "error", err)
@@ -78,12 +85,13 @@ func (c *Controller) findUnit(g *governed) (found bool, err error) {
 		g.unitUnknown, g.unitRetry = true, time.Now().Add(unitRetry)
 		return false, nil
 	}
-	g.unitUnknown, g.noUnit, g.SystemdUnit, g.SystemdWeight = false, unit == "", unit, weight
-	if g.noUnit {
+	g.unitUnknown, g.SystemdUnit, g.SystemdWeight = false, unit, weight
+	// Units below a user's service manager are not systemd's.
+	if g.noUnit = unit == "" && !ofUsersManager(g.Cgroup); g.noUnit {
 		g.unitRetry = time.Now().Add(unitRetry)
 		if time.Since(g.appeared) < youthTime {
 			// The cgroup of a unit that starts can exist before systemd says whose it is.
-			g.unitRetry = time.Time{}
+			g.unitRetry = time.Now().Add(youngUnitRetry)
 		}
 	}
 	return unit != "", nil
@@ -92,11 +100,19 @@ func (c *Controller) findUnit(g *governed) (found bool, err error) {
 // findUnitsAgain asks for units that are not known because systemd did not answer, or did not
 // know them yet.
 func (c *Controller) findUnitsAgain() {
-	var found []*governed
+	var missing []*governed
 	for _, g := range c.cgroups {
-		if !g.unitUnknown && !g.noUnit || time.Now().Before(g.unitRetry) {
-			continue
+		if (g.unitUnknown || g.noUnit) && !time.Now().Before(g.unitRetry) {
+			missing = append(missing, g)
 		}
+	}
+	c.findMissingUnits(missing)
+}
+
+// findMissingUnits asks for the units of these cgroups, and saves those that are found.
+func (c *Controller) findMissingUnits(missing []*governed) {
+	var found []*governed
+	for _, g := range missing {
 		if ok, _ := c.findUnit(g); ok { // while systemd is busy, the next step asks again
 			found = append(found, g)
 		}
@@ -151,6 +167,10 @@ func (c *Controller) putWeight(g *governed, weight uint64, byUnit bool) error {
 		}
 	default:
 		c.unitFailed(g, err)
+	}
+	// That can have taken seconds.
+	if err := g.checkID(c.host.Cgroups); err != nil {
+		return err
 	}
 	return c.host.Weights.Set(g.Cgroup, weight)
 }

@@ -249,7 +249,7 @@ func TestNoDebtForWhatNoWeightCanPrevent(t *testing.T) {
 	for _, c := range cases {
 		s := &sibling{memory: &c.memory, o: Observation{Ideal: 100, Weight: c.weight, OtherBytes: c.charged, JournalBytes: c.journal, WritebackBytes: c.writeback}}
 		other := &sibling{memory: &memory{}, o: Observation{Ideal: 100, Weight: 150, OtherBytes: 20}}
-		keepDebts(5, []*sibling{s, other}, BFQRange, func(*memory) float64 { return 0 })
+		keepDebts(5, []*sibling{s, other}, BFQRange, 0, func(*memory) float64 { return 0 })
 		// The debts must add up to zero: each takes half of the difference.
 		lack := 30.0
 		if want, debt := c.debt-(c.debt-lack)/2, s.debtBytes+s.lateBytes+s.arrearsBytes; math.Abs(debt-want) > 1e-9 {

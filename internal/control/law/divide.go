@@ -41,9 +41,10 @@ func Level(total float64, claims []Claim) []float64 {
 }
 
 // keepDebts records how much each sibling had in this interval beyond its due, and
-// keeps the debts balanced and bounded. lasting is the hidden I/O of a sibling that is no
-// burst, in bytes per second: nothing prevents it, so it is no debt.
-func keepDebts(seconds float64, active []*sibling, weights Range, lasting func(*memory) float64) {
+// keeps the debts balanced and bounded. least is the least throughput, in bytes per second, that
+// bounds them. lasting is the hidden I/O of a sibling that is no burst, in bytes per second:
+// nothing prevents it, so it is no debt.
+func keepDebts(seconds float64, active []*sibling, weights Range, least float64, lasting func(*memory) float64) {
 	var total float64
 	claims := make([]Claim, len(active))
 	for n, s := range active {
@@ -77,7 +78,7 @@ func keepDebts(seconds float64, active []*sibling, weights Range, lasting func(*
 		}
 	}
 	lackLate(late, active, weights)
-	bound := maxDebtSeconds * total / seconds
+	bound := maxDebtSeconds * math.Max(least, total/seconds)
 	balance(active, bound, func(m *memory) *float64 { return &m.debtBytes })
 	balance(active, bound, func(m *memory) *float64 { return &m.lateBytes })
 	balance(active, bound, func(m *memory) *float64 { return &m.arrearsBytes })

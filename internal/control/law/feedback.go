@@ -173,7 +173,7 @@ func (f *Feedback) Next(seconds float64, siblings []Observation) []float64 {
 		learnResponse(f.window, active)
 		f.window = 0
 	}
-	keepDebts(seconds, active, f.weights, func(m *memory) float64 { return m.hidden.FromNothing(MeanSeconds) })
+	keepDebts(seconds, active, f.weights, 0, func(m *memory) float64 { return m.hidden.FromNothing(MeanSeconds) })
 	divide(seconds, active)
 	f.weigh(active)
 	for n, s := range active {

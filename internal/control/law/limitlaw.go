@@ -123,7 +123,8 @@ func (l *LimitLaw) Next(seconds float64, siblings []Observation) []float64 {
 	if !(seconds > 0) || math.IsInf(seconds, 0) {
 		return limits
 	}
-	active := l.observe(seconds, siblings)
+	stalled := l.isStalled(seconds, siblings)
+	active := l.observe(seconds, siblings, stalled)
 	var wanting []limitedSibling
 	plain := make([]*sibling, len(active))
 	for n, s := range active {
@@ -132,7 +133,7 @@ func (l *LimitLaw) Next(seconds float64, siblings []Observation) []float64 {
 			wanting = append(wanting, s)
 		}
 	}
-	if l.isStalled(seconds, siblings) {
+	if stalled {
 		l.keepDebts(seconds, plain)
 		for n, o := range siblings {
 			limits[n] = l.memory[o.ID].limit
@@ -170,22 +171,27 @@ func (l *LimitLaw) Next(seconds float64, siblings []Observation) []float64 {
 // step. Then the disk writes a commit or metadata in place, and the step does not show who could
 // use more. If that takes longer, the siblings are idle.
 func (l *LimitLaw) isStalled(seconds float64, siblings []Observation) bool {
-	l.stalled += seconds
-	if l.free == "" || slices.ContainsFunc(siblings, func(o Observation) bool { return o.OtherBytes > 0 || o.FlushSeconds > 0 }) {
+	hasFree := slices.ContainsFunc(siblings, func(o Observation) bool { return o.ID == l.free })
+	if l.stalled += seconds; !hasFree || !NoneEnded(siblings) {
 		l.stalled = 0
 	}
 	return l.stalled > 0 && l.stalled <= stalledSeconds
 }
 
 // keepDebts records what each sibling had in the step beyond its due. Here a debt can leave
-// the disk idle, so a burst of the first seconds makes none.
+// the disk idle, so a burst of the first seconds makes none. In a step in which the disk stops,
+// debts stay.
 func (l *LimitLaw) keepDebts(seconds float64, active []*sibling) {
-	keepDebts(seconds, active, Range{}, func(m *memory) float64 { return m.hidden.Rate() })
+	var lately float64
+	for _, s := range active {
+		lately += s.charged.Rate() + s.hidden.Rate()
+	}
+	keepDebts(seconds, active, Range{}, lately, func(m *memory) float64 { return m.hidden.Rate() })
 }
 
 // observe enters the step in the memories and returns the active siblings, sorted
-// by name.
-func (l *LimitLaw) observe(seconds float64, siblings []Observation) (active []limitedSibling) {
+// by name. A step in which the disk was stalled shows only what it did.
+func (l *LimitLaw) observe(seconds float64, siblings []Observation, stalled bool) (active []limitedSibling) {
 	known := make(map[string]*limitMemory, len(siblings))
 	var ideals, total float64
 	for _, o := range siblings {
@@ -196,9 +202,11 @@ func (l *LimitLaw) observe(seconds float64, siblings []Observation) (active []li
 		known[o.ID] = m
 		charged, ideal := m.add(o, seconds, limitMeanSeconds)
 		ideals += ideal
-		m.now.Add(charged, seconds, nowSeconds)
-		m.nowHidden.Add(o.Journal(), seconds, nowSeconds)
-		m.want(o, seconds)
+		if waited, own := m.In(o, seconds); !stalled {
+			m.now.Add(charged, seconds, nowSeconds)
+			m.nowHidden.Add(o.Journal(), seconds, nowSeconds)
+			m.want(waited, own, seconds)
+		}
 		total += m.charged.Rate() + m.hidden.Rate()
 	}
 	l.memory = known
@@ -218,9 +226,8 @@ func (l *LimitLaw) observe(seconds float64, siblings []Observation) (active []li
 }
 
 // want judges whether a sibling could use more than it has: it reaches its limit,
-// or it waits for the disk nearly all the time.
-func (m *limitMemory) want(o Observation, seconds float64) {
-	waited, own := m.In(o, seconds)
+// or it waits for the disk nearly all the time. waited and own are as [Waiting.In] returns them.
+func (m *limitMemory) want(waited, own, seconds float64) {
 	m.busy.Add(waited, seconds, nowSeconds)
 	m.ownBusy.Add(own, seconds, nowSeconds)
 	rate := m.now.Rate()

@@ -1,6 +1,9 @@
 package law
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // Waiting knows for how long a sibling waits for the disk: while it has requests or flushes
 // of the disk's cache outstanding and, if it calls fsync, while the journal commits. Then the
@@ -43,4 +46,9 @@ func (o Observation) busySeconds() float64 {
 		return o.StackedSeconds
 	}
 	return o.BusySeconds
+}
+
+// NoneEnded reports whether no request and no flush of any sibling ended in a step.
+func NoneEnded(siblings []Observation) bool {
+	return !slices.ContainsFunc(siblings, func(o Observation) bool { return o.OtherBytes > 0 || o.FlushSeconds > 0 })
 }
