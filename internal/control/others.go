@@ -48,7 +48,7 @@ func (c *Controller) lookForChanges() {
 	}
 	time.Sleep(recheckDelay)
 	for g := range changed {
-		if id, err := c.host.Cgroups.ID(g.Cgroup); err != nil || id != g.ID {
+		if g.checkID(c.host.Cgroups) != nil {
 			delete(changed, g) // it is gone, or another cgroup: refresh finds that
 			continue
 		}

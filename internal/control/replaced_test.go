@@ -12,8 +12,7 @@ import (
 // The new cgroup is not controlled by the identity of the one that was listed before.
 func TestACgroupThatIsReplacedDuringALookIsRestored(t *testing.T) {
 	u := unitHost(newFakeHost("/ca", "/cb"), nil)
-	options := u.options(t, twoEqual)
-	c := began(t, options)
+	c := began(t, u.options(t, twoEqual))
 	c.interval(journalling())
 	u.restart("cb")
 	u.asked = func() { // the list of this look has been made

@@ -162,7 +162,7 @@ func divide(seconds float64, active []*sibling) {
 	configured := make([]Claim, len(active))
 	usable := make([]Claim, len(active))
 	for n, s := range active {
-		had := s.charged.Rate() + s.hidden.Rate()
+		had := s.throughput()
 		total += had
 		configured[n] = Claim{Ideal: s.o.Ideal, Least: s.expected(), Most: math.Inf(1)}
 		usable[n] = configured[n]

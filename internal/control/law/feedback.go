@@ -211,6 +211,9 @@ func (m *memory) add(o Observation, seconds, chargedSeconds float64) (charged, i
 	return charged, ideal
 }
 
+// throughput is the mean of what it did, hidden I/O included, in bytes per second.
+func (m *memory) throughput() float64 { return m.charged.Rate() + m.hidden.Rate() }
+
 // observe enters the interval in the memories. It returns the active siblings, and
 // their places in the caller's order.
 func (f *Feedback) observe(seconds float64, siblings []Observation, order []int) (active []*sibling, positions []int) {
@@ -225,7 +228,7 @@ func (f *Feedback) observe(seconds float64, siblings []Observation, order []int)
 		known[o.ID] = m
 		_, ideal := m.add(o, seconds, MeanSeconds)
 		ideals += ideal
-		total += m.charged.Rate() + m.hidden.Rate()
+		total += m.throughput()
 	}
 	f.memory = known // a sibling that is not in the observations is gone
 	for _, n := range order {

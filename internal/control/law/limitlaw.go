@@ -184,7 +184,7 @@ func (l *LimitLaw) isStalled(seconds float64, siblings []Observation) bool {
 func (l *LimitLaw) keepDebts(seconds float64, active []*sibling) {
 	var lately float64
 	for _, s := range active {
-		lately += s.charged.Rate() + s.hidden.Rate()
+		lately += s.throughput()
 	}
 	keepDebts(seconds, active, Range{}, lately, func(m *memory) float64 { return m.hidden.Rate() })
 }
@@ -207,7 +207,7 @@ func (l *LimitLaw) observe(seconds float64, siblings []Observation, stalled bool
 			m.nowHidden.Add(o.Journal(), seconds, nowSeconds)
 			m.want(waited, own, seconds)
 		}
-		total += m.charged.Rate() + m.hidden.Rate()
+		total += m.throughput()
 	}
 	l.memory = known
 	for n, o := range siblings {
@@ -266,7 +266,7 @@ func (m *limitMemory) want(waited, own, seconds float64) {
 func (l *LimitLaw) divide(seconds float64, active []limitedSibling) (total float64) {
 	var lately, now float64
 	for _, s := range active {
-		lately += s.charged.Rate() + s.hidden.Rate()
+		lately += s.throughput()
 		now += s.m.now.Rate() + s.hidden.Rate()
 	}
 	total = math.Max(lately, now) // the disk's throughput was enough for it

@@ -194,7 +194,7 @@ func (l *LimitLaw) OutOfReach() (b Beyond, ok bool) {
 	}
 	b = Beyond{ID: l.free, Share: l.freeShare}
 	for id, other := range l.memory {
-		rate := other.charged.Rate() + other.hidden.Rate()
+		rate := other.throughput()
 		if b.Total += rate; id == b.ID {
 			b.Rate = rate
 		}
