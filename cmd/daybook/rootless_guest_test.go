@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/daybook-project/daybook/internal/awaittest"
 	"github.com/daybook-project/daybook/vm"
@@ -66,7 +67,7 @@ func TestGuestRootlessPodmanAndMachines(t *testing.T) {
 			m := vmtest.Boot(t, vm.Config{
 				Kernel: kernel, Systemd: true, Engines: true, MemoryBytes: 2 << 30,
 				Disks: []vm.Disk{{SizeBytes: 1 << 30, NVMe: true}},
-				Give:  []vm.Give{{Host: bin, Guest: "/usr/bin/daybook"}},
+				Give:  append(unitsOf(t, "daybook-control", "daybook-adopt"), vm.Give{Host: bin, Guest: "/usr/bin/daybook"}),
 			})
 			q := &quickstart{T: t, m: m, commands: readmeCommands(t, "docs/rootless.md"), used: map[string]bool{}}
 			q.sh("modprobe bfq; " + rootlessHost)
@@ -97,6 +98,38 @@ func TestGuestRootlessPodmanAndMachines(t *testing.T) {
 			q.noJournalErrors()
 		})
 	}
+}
+
+// unitsOf gives a guest these packaged units.
+func unitsOf(t *testing.T, names ...string) (given []vm.Give) {
+	t.Helper()
+	for _, name := range names {
+		unit, err := filepath.Abs("../../deploy/systemd/" + name + ".service")
+		if err != nil {
+			t.Fatal(err)
+		}
+		given = append(given, vm.Give{Host: unit, Guest: "/etc/systemd/system/" + filepath.Base(unit)})
+	}
+	return given
+}
+
+// whileUnit starts a packaged unit, waits until done, and stops the unit.
+func (q *quickstart) whileUnit(name, what string, done func() bool) {
+	q.Helper()
+	q.sh("systemctl daemon-reload && systemctl start " + name)
+	logged := func() string {
+		q.Helper()
+		return q.sh("journalctl --no-pager --unit " + name + " | tail -n 20")
+	}
+	deadline := time.Now().Add(slowly)
+	for !done() {
+		if time.Now().After(deadline) {
+			q.Fatalf("%s: not after %v: %s\n%s", name, slowly, what, logged())
+		}
+		time.Sleep(time.Second / 2)
+	}
+	q.sh("systemctl stop " + name)
+	q.Logf("%s", logged())
 }
 
 // documented returns a command of the page that it has once.
@@ -172,19 +205,32 @@ func (q *quickstart) controlled(at []string) {
 	if after := weights(); after != before {
 		q.Errorf("after control:\n%s\nbefore:\n%s", after, before)
 	}
+
+	// The unit has fewer capabilities. The files of a user's container are the user's.
+	q.sh("mkdir -p /etc/daybook && mv control.yaml /etc/daybook")
+	q.whileUnit("daybook-control", "control sets the weights", controlled)
+	if after := weights(); after != before {
+		q.Errorf("after the unit of control:\n%s\nbefore:\n%s", after, before)
+	}
 }
 
-// adopted runs adopt by the container's name. The journal is in the container's cgroup; the
-// container ends, and leaves no cgroup.
+// adopted runs adopt by the container's name, by its unit and by hand. The journal is in the
+// container's cgroup; the container ends, and leaves no cgroup.
 func (q *quickstart) adopted(n int, at string) {
 	q.Helper()
 	c := rootless[n]
-	adopt := q.start("exec " + strings.TrimPrefix(q.documented("sudo daybook adopt "+c.directory+" --container "+c.name), "sudo "))
 	thread := func() string {
 		q.Helper()
 		return q.sh(`dm=$(basename $(readlink -f $(findmnt -no SOURCE ` + c.directory + `))); sed -n s/^0:://p /proc/$(pgrep "jbd2/$dm-8")/cgroup`)
 	}
-	q.until("the journal is in "+at, adopt, func() bool { return strings.HasPrefix(thread(), at+"/journal-") })
+	placed := func() bool { return strings.HasPrefix(thread(), at+"/journal-") }
+	q.sh("printf 'mounts: [{mountpoint: " + c.directory + ", container: " + c.name + "}]\\n' >/etc/daybook/adopt.yaml")
+	q.whileUnit("daybook-adopt", "the journal is in "+at, placed)
+	if now := thread(); now != "/" {
+		q.Errorf("after the unit of adopt the journal of %s is in %s", c.name, now)
+	}
+	adopt := q.start("exec " + strings.TrimPrefix(q.documented("sudo daybook adopt "+c.directory+" --container "+c.name), "sudo "))
+	q.until("the journal is in "+at, adopt, placed)
 	if sample := q.sampled(q.sh("daybook top --once --interval 5s --json"), c.name); sample.JournalBytes == 0 {
 		q.Errorf("adopted, %s has no journal: %+v", c.name, sample)
 	}
