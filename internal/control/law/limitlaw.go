@@ -62,6 +62,10 @@ type LimitLaw struct {
 	freeSeconds          float64
 	// freeShare is its share, as configured, among those that are active.
 	freeShare float64
+	// trialSeconds is the time after which the next trial begins, in seconds; 0 means the first.
+	trialSeconds float64
+	// most is the most that all did lately, in bytes per second.
+	most float64
 	// stalled is the time in seconds since a request of any sibling ended.
 	stalled float64
 }
@@ -134,6 +138,7 @@ func (l *LimitLaw) Next(seconds float64, siblings []Observation) []float64 {
 		}
 	}
 	if stalled {
+		l.freeSeconds = 0
 		l.keepDebts(seconds, plain)
 		for n, o := range siblings {
 			limits[n] = l.memory[o.ID].limit

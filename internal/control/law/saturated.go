@@ -17,6 +17,9 @@ const (
 	// reachPart of its share, or if the others get costlyPart times what it loses.
 	gainPart, gaveUpPart, spareGrowth, spareLoss, lostSeconds = 0.1, 0.1, 0.1, 0.04, 6.0
 	keptPart, worthPart, reachPart, costlyPart                = 0.95, 0.98, 0.75, 4.0
+	// If it has less than evenPart of its mean of several seconds, the disk does less for all, as
+	// while it writes a commit. That shows nothing.
+	evenPart = 0.95
 	// regainSeconds is the time of less for the others after which it must have helped.
 	regainSeconds = 2.0
 	// otherPart of the best, in one step, says that the check must start again.
@@ -24,6 +27,11 @@ const (
 	// It was not saturated if the others have refuteGain more than before, and it
 	// has less by refutePart of that.
 	refuteGain, refutePart = 0.03, 0.5
+	// wastedPart: if all do less than this part of the most that they did lately, the check may
+	// have begun while rates changed, and find nothing for that. Then a trial begins after
+	// trialAfter seconds, and each further one after twice the time, up to trialMost: the others
+	// have more for 2*nowSeconds. The most that all did fades with mostSeconds.
+	wastedPart, trialAfter, trialMost, mostSeconds = 0.4, 15.0, 300.0, 600.0
 )
 
 // saturation is the state of a sibling that can use no more although it always has requests
@@ -33,9 +41,11 @@ type saturation struct {
 	// I/O, and besideRate that of all else then: the others, and all hidden I/O. 0 means that it is
 	// not saturated.
 	saturatedRate, saturatedHidden, besideRate float64
+	// trial: it was not found, but the others have more for a moment, so that the check begins anew.
+	trial bool
 	// bestWorth is the most that what it and the others have since was worth, bestFree and
-	// bestOthers are these rates. losing: it is less now. lostSeconds is the time of that, less the time in which it
-	// was not.
+	// bestOthers are these rates. losing: it is less now. lostSeconds is the time of that, less the
+	// time in which it was not.
 	bestWorth, bestFree, bestOthers float64
 	lostSeconds                     float64
 	losing                          bool
@@ -89,10 +99,18 @@ func (l *LimitLaw) lookAtFree(seconds float64, active []limitedSibling) {
 	}
 	free, others := l.rates(active, (*limitMemory).ratesNow)
 	share := shareOf(l.free, active)
+	l.most = math.Max(free+others, l.most*math.Exp(-seconds/mostSeconds))
 	if share != l.freeShare {
 		// Others are active, or the configuration is another one.
 		l.freeShare, m.lost = share, false
 		m.bestWorth = l.worth(m.bestFree, m.bestOthers)
+	}
+	if m.trial {
+		if l.freeSeconds += seconds; l.freeSeconds >= 2*nowSeconds {
+			m.saturation, m.demand = saturation{}, 0
+			l.compareFrom(free, others)
+		}
+		return
 	}
 	if m.saturatedRate > 0 {
 		_, beside := l.rates(active, (*limitMemory).ratesEven)
@@ -112,7 +130,7 @@ func (l *LimitLaw) lookAtFree(seconds float64, active []limitedSibling) {
 			m.lostSeconds = math.Max(0, m.lostSeconds-seconds)
 		}
 		l.freeSeconds += seconds
-		if m.lostSeconds < lostSeconds && !other && free <= m.demand && !l.refuted(active) {
+		if m.lostSeconds < lostSeconds && !other && free <= m.demand+LeastLimit && !l.refuted(active) {
 			return
 		}
 		m.saturation, m.demand = saturation{}, 0
@@ -123,16 +141,27 @@ func (l *LimitLaw) lookAtFree(seconds float64, active []limitedSibling) {
 		l.compareFrom(free, others)
 		return
 	}
-	if l.freeSeconds += seconds; l.freeSeconds < 2*nowSeconds {
+	if l.freeSeconds += seconds; l.freeSeconds < 2*nowSeconds || free < evenPart*m.charged.Rate() {
 		return
 	}
 	gaveUp := l.othersRate - others
-	if gaveUp > gaveUpPart*l.othersRate && free-l.freeRate < gainPart*gaveUp {
-		_, beside := l.rates(active, (*limitMemory).ratesEven)
-		m.saturation = saturation{saturatedRate: free, saturatedHidden: m.hidden.Rate(), besideRate: beside}
-		m.demand = demandRoom*free + LeastLimit
+	switch {
+	case gaveUp > gaveUpPart*l.othersRate && free-l.freeRate < gainPart*gaveUp:
+		l.trialSeconds = 0
+		m.saturate(l.rates(active, (*limitMemory).ratesEven))
 		l.compareFrom(l.rates(active, (*limitMemory).ratesLately))
+	case l.freeSeconds >= math.Max(trialAfter, l.trialSeconds) && free+others < wastedPart*l.most:
+		l.trialSeconds = math.Min(trialMost, 2*math.Max(trialAfter, l.trialSeconds))
+		m.saturate(l.rates(active, (*limitMemory).ratesEven))
+		m.trial = true
+		l.compareFrom(free, others)
 	}
+}
+
+// saturate enters that it can use no more than it has now, beside that rate of the others.
+func (m *limitMemory) saturate(free, beside float64) {
+	m.saturation = saturation{saturatedRate: free, saturatedHidden: m.hidden.Rate(), besideRate: beside}
+	m.demand = demandRoom * free
 }
 
 // regain enters a step in which the others have less than before because what all have was worth
