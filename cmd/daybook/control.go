@@ -40,7 +40,7 @@ type controlFlags struct {
 func newControlCommand() *cobra.Command {
 	var f controlFlags
 	cmd := &cobra.Command{
-		Use:   "control --device DEV … [--config FILE]",
+		Use:   "control [--config FILE] [--device DEV …]",
 		Short: "Correct I/O weights until shares match, with the journal counted",
 		Long: `Control measures what each container cost the disk (charged I/O, journal, metadata
 written in place, uncharged data) and corrects the cgroups' weights until the shares
@@ -57,7 +57,7 @@ Control saves the original settings before the first change. It restores them at
 end (Ctrl-C, SIGTERM, SIGQUIT) and at the next start after a kill -9; so does "daybook
 restore". SIGHUP reads the configuration again; an invalid one has no effect.
 
-The configuration is YAML; all keys are optional:
+The configuration is YAML. All keys are optional, but it or --device must name a disk:
 
   interval: 5s               # 1s to 1h
   devices: [sda]             # one or several; a single one also as device: sda
@@ -70,11 +70,12 @@ The configuration is YAML; all keys are optional:
   metadata: auto             # who writes metadata in place: early (control), kernel, or
                              # auto: early only where io.cost divides the disk
   containers:                # none: every cgroup that does I/O there
-    - match: /docker/*       # cgroup path or container name; * does not cross /
+    - match: web-*           # container name or cgroup path; * does not cross /
       weight: 300            # default: unchanged
 
 With --check-config control prints each error as FILE:LINE: ERROR, and rules that have
-no effect as notes. The exit code is 0 without errors, else 1.`,
+no effect as notes. The exit code is 0 without errors, 1 with errors, and 2 if the file
+cannot be read. Without --check-config, a file with errors ends control with 2.`,
 		Example: `  # Check a configuration on any host
   daybook control --check-config shares.yaml
 

@@ -16,7 +16,7 @@ gives a container its own file system and journal (volume).
 
 Exit codes:
   0    the work is done
-  1    the work failed
+  1    the work failed, or a check found something wrong (doctor, --check-config)
   2    the command line, or a file given to it, is wrong
   3    this host lacks something: root, BTF, BFQ or FUSE
   130  interrupted by Ctrl-C, SIGTERM, SIGHUP or SIGQUIT, after cleaning up

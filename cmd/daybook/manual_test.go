@@ -4,6 +4,8 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -40,6 +42,29 @@ func TestEachCommandExplainsItself(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A configuration can name the disk, so the usage of control requires no --device.
+func TestTheUsageOfControlRequiresNoFlag(t *testing.T) {
+	command, _, err := newRootCommand().Find([]string{"control"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	required := regexp.MustCompile(`\[[^]]*\]`).ReplaceAllString(command.Use, "")
+	if strings.Contains(required, "--") || !strings.Contains(command.Use, "[--device DEV") || !strings.Contains(command.Use, "[--config FILE]") {
+		t.Errorf("the usage is %q", command.Use)
+	}
+}
+
+// A check that finds something wrong ends with exit code 1, and the help says so.
+func TestTheHelpOfExitCodesNamesTheChecks(t *testing.T) {
+	for _, line := range strings.Split(rootLong, "\n") {
+		if code, text, _ := strings.Cut(strings.TrimSpace(line), " "); code == strconv.Itoa(exitFailure) &&
+			strings.Contains(text, "doctor") && strings.Contains(text, "--check-config") {
+			return
+		}
+	}
+	t.Error("the line of exit code 1 does not name doctor and --check-config")
 }
 
 // Examples must stay valid: each line that calls daybook is parsed.

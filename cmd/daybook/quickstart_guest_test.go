@@ -232,12 +232,36 @@ func TestTheReadmesCommandsAreThoseOfItsTest(t *testing.T) {
 	for _, text := range q.unused() {
 		t.Errorf("the README has a command that the test does not run: %s", text)
 	}
+	if scheduler, yaml := readmeControl(t); scheduler == "" || yaml == "" {
+		t.Errorf("the README chooses BFQ by %q, and has the configuration %q", scheduler, yaml)
+	}
+}
+
+// readmeControl returns the README's command that chooses BFQ, which works without a root
+// shell, and its control.yaml; empty if it has none.
+func readmeControl(t *testing.T) (scheduler, yaml string) {
+	t.Helper()
+	page := readPage(t, "README.md")
+	for n, line := range page.lines {
+		if m := regexp.MustCompile("`(echo bfq \\| sudo tee [^`]*)`").FindStringSubmatch(line.text); m != nil {
+			scheduler = m[1]
+		}
+		if line.text == "```yaml" {
+			for _, more := range page.lines[n+1:] {
+				if more.text == "```" {
+					break
+				}
+				yaml += more.text + "\n"
+			}
+		}
+	}
+	return scheduler, yaml
 }
 
 // unused are the commands for users that did not run.
 func (q *quickstart) unused() (texts []string) {
 	for _, c := range q.commands {
-		if !q.used[c.text] && c.section != "For developers: two commands" {
+		if !q.used[c.text] {
 			texts = append(texts, c.text)
 		}
 	}
@@ -367,27 +391,9 @@ func (q *quickstart) scope(name string) string {
 // control: weights become those of the configuration, and are as before afterwards.
 func (q *quickstart) control() {
 	q.Helper()
-	page := readPage(q.T, "README.md")
-	var yaml []string
-	scheduler := ""
-	for n, line := range page.lines {
-		if m := regexp.MustCompile("`(echo bfq > [^`]*)`").FindStringSubmatch(line.text); m != nil {
-			scheduler = m[1]
-		}
-		if line.text == "```yaml" {
-			for _, more := range page.lines[n+1:] {
-				if more.text == "```" {
-					break
-				}
-				yaml = append(yaml, more.text)
-			}
-		}
-	}
-	if scheduler == "" || len(yaml) == 0 {
-		q.Fatal("README.md has no echo bfq, or no control.yaml")
-	}
+	scheduler, yaml := readmeControl(q.T)
 	q.sh(localDisk(scheduler))
-	q.sh("mkdir -p /etc/daybook && cat >/etc/daybook/control.yaml <<'END'\n" + localDisk(strings.Join(yaml, "\n")) + "\nEND")
+	q.sh("mkdir -p /etc/daybook && cat >/etc/daybook/control.yaml <<'END'\n" + localDisk(yaml) + "END")
 	web, other := q.scope("web-1"), q.scope("db1")
 	// settings are the kernel's weights of both on the disk, and the settings of its queue.
 	settings := func() string {

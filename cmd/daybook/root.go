@@ -15,7 +15,7 @@ import (
 
 // Exit codes, also in the manual page.
 const (
-	exitFailure     = 1   // the work failed
+	exitFailure     = 1   // the work failed, or a check found something wrong (doctor, --check-config)
 	exitUsage       = 2   // the command line or a file given to it is wrong
 	exitUnsupported = 3   // this host lacks something (root, BTF, BFQ, FUSE)
 	exitInterrupted = 130 // a signal that asks for the end, after cleaning up

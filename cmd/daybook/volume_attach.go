@@ -113,7 +113,7 @@ Without direct I/O, attach fails with the reason, unless --allow-cache is given.
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.Target, "target", "", "mount point `DIR`, created if it is missing (required, unless the volume is persistent)")
-	flags.BoolVar(&o.Persist, "persist", false, "attach it at each start of the host, too")
+	flags.BoolVar(&o.Persist, "persist", false, "attach it at each start of the host, too; needs the unit daybook-attach")
 	flags.BoolVar(&all, "all-persistent", false, "attach all volumes that are persistent, of all known pools")
 	flags.DurationVar(&wait, "wait", 0, "with --all-persistent: wait at most this long, such as 30s, for late devices and busy volumes")
 	flags.StringVar(&o.Cgroup, "cgroup", "", "`PARENT` cgroup, or the container's with --placement container (default daybook-NAME.slice where systemd owns cgroups, else /daybook/NAME)")

@@ -2,6 +2,7 @@ package control
 
 import (
 	"errors"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -44,6 +45,37 @@ containers:
 	} {
 		if weight, matched := config.Ideal(c.cgroup, c.name); weight != c.weight || matched != c.matched {
 			t.Errorf("Ideal(%q, %q) = %d, %v; want %d, %v", c.cgroup, c.name, weight, matched, c.weight, c.matched)
+		}
+	}
+}
+
+// The package installs the first example of docs/control.md. It has to work with both
+// cgroup drivers of Docker, or say what to change.
+func TestTheExampleOfThePageGivesNamedContainersTheirWeight(t *testing.T) {
+	page, err := os.ReadFile("../../docs/control.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(page), "```yaml\n")
+	text, _, found := strings.Cut(rest, "```")
+	if !found {
+		t.Fatal("docs/control.md has no example")
+	}
+	for driver, c := range map[string]struct{ text, cgroup string }{
+		"systemd":  {text, "/system.slice/docker-4f2e8a1c.scope"},
+		"cgroupfs": {strings.ReplaceAll(text, "/system.slice/docker-*.scope", "/docker/*"), "/docker/4f2e8a1c"},
+	} {
+		config, err := ReadConfig(strings.NewReader(c.text), "docs/control.md")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if notes := config.Check(); len(notes) > 0 {
+			t.Errorf("%s: %+v", driver, notes)
+		}
+		for name, want := range map[string]uint64{"web-1": 100, "db1": 300} {
+			if weight, matched := config.Ideal(c.cgroup, name); weight != want || !matched {
+				t.Errorf("%s: the weight of %s in %s is %d, %v; want %d", driver, name, c.cgroup, weight, matched, want)
+			}
 		}
 	}
 }
