@@ -142,7 +142,7 @@ func start(options Options, disk Disk) (*Controller, error) {
 	if err := c.config.CheckWeights(c.host.Weights.File(), r); err != nil {
 		return nil, err
 	}
-	c.state = &State{Version: StateVersion, BootID: bootID(), Device: disk.Device, Dev: disk.Dev,
+	c.state = &State{Version: StateVersion, BootID: bootID(), Device: disk.Device, Dev: disk.Dev, DiskInode: disk.Inode,
 		WeightFile: c.host.Weights.File(), Cgroups: []CgroupState{}}
 	if c.host.Tunables != nil {
 		scheduler, err := c.host.Tunables.Scheduler()
@@ -264,7 +264,9 @@ func (c *Controller) restoreAll() error {
 	for _, g := range c.outlived {
 		last[g.ID] = g.lastWritten()
 	}
-	outcome, left, err := c.state.restore(c.host, last, c.log)
+	host := c.host
+	host.Replaced = c.disk.Replaced != nil && c.disk.Replaced()
+	outcome, left, err := c.state.restore(host, last, c.log)
 	err = errors.Join(err, c.written.close())
 	c.log.Info("restored the settings", "device", c.disk.Device, "restored", len(outcome.Restored), "kept", len(outcome.Kept),
 		"vanished", len(outcome.Vanished), "replaced", len(outcome.Replaced), "failed", len(outcome.Failed))

@@ -86,8 +86,13 @@ func openDisk(tree *cgroup.Tree, disk blockdev.Disk, actuator string, found map[
 	if err != nil {
 		return Disk{}, err
 	}
+	inode, err := disk.Inode()
+	if err != nil {
+		return Disk{}, err
+	}
 	return Disk{
-		Device: disk.Name, Dev: disk.Dev.String(), DeviceDir: DeviceDir(disk.Name), Host: host,
+		Device: disk.Name, Dev: disk.Dev.String(), DeviceDir: DeviceDir(disk.Name), Host: host, Inode: inode,
+		Replaced: func() bool { return replaced(disk, inode) },
 		Present: func() error {
 			now, err := disk.Identity()
 			if err == nil && now != identity {
@@ -100,6 +105,12 @@ func openDisk(tree *cgroup.Tree, disk blockdev.Disk, actuator string, found map[
 			return openDisk(tree, disk, actuator, found)
 		},
 	}, nil
+}
+
+// replaced reports whether a disk is another one than that with this inode; 0 means not known.
+func replaced(disk blockdev.Disk, inode uint64) bool {
+	now, err := disk.Inode()
+	return err == nil && inode != 0 && now != inode
 }
 
 // carries reports whether a path is on a disk, if that is known: memory, for
@@ -164,6 +175,7 @@ func OpenStateHost(tree *cgroup.Tree, state *State) (Host, error) {
 	if disk, err := blockdev.Lookup(state.Device); err == nil && disk.Dev == dev {
 		host.Limits = hostLimits{tree, dev}
 		host.Tunables = hostTunables{disk}
+		host.Replaced = replaced(disk, state.DiskInode)
 	}
 	return host, nil
 }

@@ -38,7 +38,7 @@ func (o Originals) Weight(disk blockdev.Disk, file string, id uint64, now Settin
 	if err != nil {
 		return now, unit, err
 	}
-	if state.BootID != bootID() || state.Dev != disk.Dev.String() || state.WeightFile != file {
+	if state.BootID != bootID() || state.Dev != disk.Dev.String() || state.WeightFile != file || replaced(disk, state.DiskInode) {
 		return now, unit, nil
 	}
 	for _, c := range state.Cgroups {

@@ -33,6 +33,9 @@ type State struct {
 	// Device is the disk's name in /sys/block, Dev its "major:minor".
 	Device string `json:"device"`
 	Dev    string `json:"dev"`
+	// DiskInode distinguishes the disk from a later one of the same name and number; see
+	// [blockdev.Disk.Inode]. 0 means not known, as in the states of earlier versions.
+	DiskInode uint64 `json:"disk_inode,omitempty"`
 	// WeightFile is the name of the weight file.
 	WeightFile string `json:"weight_file"`
 	// Tunables are original values, of the scheduler named Scheduler.

@@ -77,6 +77,9 @@ type Host struct {
 	Unweighted bool
 	Tunables   Tunables  // nil: control sets no tunables
 	Writeback  Writeback // nil: control starts no writeback
+	// Replaced: the state is of an earlier disk of this name and number. The kernel has removed
+	// its limits, its tunables and the weights on it.
+	Replaced bool
 	// CostDivides: io.cost divides the disk by the weights.
 	CostDivides bool
 	// Warnings about the disk's scheduler are logged at the start.
