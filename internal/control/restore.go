@@ -57,7 +57,7 @@ func (s *State) restore(host Host, last map[uint64]written, log *slog.Logger) (o
 	if host.Replaced {
 		outcome.DiskReplaced = true
 		host.Limits, host.Tunables = nil, nil
-		log.Warn("another disk has this name and number now; its limits and tunables stay", "device", s.Device)
+		log.Warn("another disk has this name now; its limits and tunables stay", "device", s.Device)
 	}
 	switched := s.switched(host)
 	s.followRenamed(host.Cgroups)

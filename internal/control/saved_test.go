@@ -225,3 +225,23 @@ func TestAStateThatCannotBeSavedIsLoggedOnce(t *testing.T) {
 		t.Errorf("/late is not controlled after the state could be saved again: %v", f.writes())
 	}
 }
+
+// LoadState would refuse it, and nothing in it would be restored.
+func TestAStateThatWouldBeTooLargeToReadIsNotSaved(t *testing.T) {
+	dir := t.TempDir()
+	state := sampleState()
+	if err := state.Save(dir); err != nil {
+		t.Fatal(err)
+	}
+	before := len(state.Cgroups)
+	long := strings.Repeat("/"+strings.Repeat("x", 200), 20)
+	for n := range maxStateBytes/len(long) + 1 {
+		state.Cgroups = append(state.Cgroups, CgroupState{Cgroup: fmt.Sprintf("/%d%s", n, long), ID: uint64(n), Weight: Setting{Default: 100}})
+	}
+	if err := state.Save(dir); err == nil || !strings.Contains(err.Error(), "fewer cgroups") {
+		t.Errorf("saving a state of more than %d bytes: %v", maxStateBytes, err)
+	}
+	if kept, err := LoadState(dir, "loop0"); err != nil || len(kept.Cgroups) != before {
+		t.Errorf("the state of before is %v, %v", kept != nil, err)
+	}
+}

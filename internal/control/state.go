@@ -252,10 +252,14 @@ func (s *State) Save(stateDir string) error {
 		return fmt.Errorf("the state would not be readable again: %w", err)
 	}
 	text, err := json.MarshalIndent(s, "", "\t")
-	if err == nil {
-		err = atomicfile.Replace(StatePath(stateDir, s.Device), append(text, '\n'))
-	}
 	if err != nil {
+		return fmt.Errorf("cannot keep the original settings: %w", err)
+	}
+	if text = append(text, '\n'); len(text) > maxStateBytes {
+		return fmt.Errorf("cannot keep the original settings: the state of %d cgroups would have %d bytes, and %d are possible; "+
+			"let the configuration name fewer cgroups", len(s.Cgroups), len(text), maxStateBytes)
+	}
+	if err := atomicfile.Replace(StatePath(stateDir, s.Device), text); err != nil {
 		return fmt.Errorf("cannot keep the original settings: %w; make room or choose another state_dir", err)
 	}
 	return nil
