@@ -21,7 +21,8 @@ type Controller struct {
 	state   *State
 	// written is nil in a dry run.
 	written *writtenLog
-	// stopped, and the result
+	// stopped means that control of the disk has ended, and that the settings were restored, or
+	// stopErr says which were not.
 	stopped bool
 	stopErr error
 
@@ -274,11 +275,11 @@ func (c *Controller) restoreAll() error {
 		return errors.Join(err, left.Save(c.config.StateDir),
 			fmt.Errorf("not all settings of %s could be restored; try again with: daybook restore --state-dir %s", c.disk.Device, c.config.StateDir))
 	}
-	if err := c.state.Remove(c.config.StateDir); err != nil {
-		return err
+	removeErr := c.state.Remove(c.config.StateDir)
+	if removeErr == nil {
+		forgetStateDir(c.options.RunDir, c.disk.Device, c.config.StateDir)
 	}
-	forgetStateDir(c.options.RunDir, c.disk.Device, c.config.StateDir)
-	return nil
+	return errors.Join(err, removeErr)
 }
 
 // save updates the state on disk from cgroups. A cgroup that is not in the state is

@@ -245,3 +245,26 @@ func TestAStateThatWouldBeTooLargeToReadIsNotSaved(t *testing.T) {
 		t.Errorf("the state of before is %v, %v", kept != nil, err)
 	}
 }
+
+func TestTheEndReportsAllErrorsThoughNothingIsLeftToRestore(t *testing.T) {
+	f := newFakeHost("/ca", "/cb")
+	c := began(t, fakeOptions(t, f, twoEqual))
+	if err := c.written.close(); err != nil {
+		t.Fatal(err)
+	}
+	// A directory that is not empty cannot be removed as a file.
+	path := StatePath(c.config.StateDir, "loop0")
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(path, "full"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	err := c.stop()
+	if !errors.Is(err, os.ErrClosed) || !strings.Contains(err.Error(), "cannot remove the state") {
+		t.Errorf("the error is %v; want those of the record of weights and of the state", err)
+	}
+	if f.weight("/ca") != (Setting{Default: 100}) {
+		t.Errorf("%+v", f.weights)
+	}
+}
