@@ -2,6 +2,7 @@ package placement_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -244,5 +245,72 @@ func TestAPlacementAndAControlOfTheSameCgroupLeaveItsWeightAsItWas(t *testing.T)
 				t.Errorf("the weight is %+v at the end; want %d", now, want)
 			}
 		})
+	}
+}
+
+// sharing are the neighbours of a thread that shares its cgroup with another one.
+type sharing struct {
+	alone
+	other placement.Neighbour
+}
+
+func (s sharing) Others(string) ([]placement.Neighbour, error) {
+	return []placement.Neighbour{s.other}, nil
+}
+
+// The end of one of two placements in a cgroup gives it the weight of the other one, unless
+// another program has set the weight.
+func TestAPlacementThatSharesACgroupLeavesTheWeightOfAnotherProgram(t *testing.T) {
+	tree := cgrouptest.Tree(t)
+	disk := bfqDisk(t)
+	parent := cgrouptest.New(t, tree, "sharing")
+	if tree.Version() == cgroup.V2 {
+		needs.That(t, tree.EnableIO("/") == nil && tree.EnableIO(parent) == nil, "the io controller")
+	}
+	const sharerWeight = 600
+	for _, set := range []bool{false, true} {
+		at := fmt.Sprint(parent, "/", set)
+		cgrouptest.Make(t, tree, at)
+		if tree.Version() == cgroup.V2 {
+			needs.That(t, tree.EnableIO(at) == nil, "the io controller")
+		}
+		c := newCorrected(t, disk, tree, at)
+		c.place()
+		want := uint64(sharerWeight)
+		if set {
+			c.other()
+			want = otherWeight
+		}
+		thread := c.thread()
+		sharer := placement.Placed{Placement: placement.Parent, Cgroup: c.cgroup, WeightBefore: c.placed.WeightBefore}
+		thread.Neighbours = sharing{other: placement.Neighbour{State: &sharer, Weight: sharerWeight}}
+		if err := thread.Release(t.Context(), (&operation.Engine{}).On(func() error { return nil })); err != nil {
+			t.Fatal(err)
+		}
+		if now := c.now(); now.Effective() != want {
+			t.Errorf("another program has set the weight: %t; then it is %+v; want %d", set, now, want)
+		}
+	}
+}
+
+// What was recorded as the original weight is the best guess then.
+func TestTheOriginalWeightIsRestoredIfCorrectionsCannotBeRead(t *testing.T) {
+	tree := cgrouptest.Tree(t)
+	disk, parent := bfqDisk(t), cgrouptest.New(t, tree, "unknown")
+	if tree.Version() == cgroup.V2 {
+		needs.That(t, tree.EnableIO("/") == nil && tree.EnableIO(parent) == nil, "the io controller")
+	}
+	c := newCorrected(t, disk, tree, parent)
+	c.place()
+	c.other() // it could be a correction
+	thread := c.thread()
+	thread.Uncorrected = func(_ blockdev.Disk, _ string, _ uint64, now cgroup.Setting, unit uint64) (cgroup.Setting, uint64, error) {
+		return now, unit, errors.New("damaged")
+	}
+	if err := thread.Release(t.Context(), (&operation.Engine{}).On(func() error { return nil })); err != nil {
+		t.Fatal(err)
+	}
+	if now := c.now(); now != (cgroup.Setting{Default: 100}) {
+		t.Errorf("the weight is %+v", now)
 	}
 }

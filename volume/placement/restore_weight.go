@@ -119,7 +119,7 @@ func (t Thread) restoreWeight(tree *cgroup.Tree) error {
 		return unlessGone(err)
 	case errors.Is(err, errUncertain):
 		t.Log.Warn("restoring the weight that the cgroup had before, whatever its weight is now", "volume", t.Name, "cgroup", t.State.Cgroup, "why", err)
-		plain = shown{cgroup.Setting{Default: before.Default, Device: ours}, now.unit}
+		plain = shown{cgroup.Setting{Default: before.Default, Device: ours}, onDisk(disk, before.File).Of(ours)}
 	case err != nil:
 		return err
 	}
