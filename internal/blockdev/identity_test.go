@@ -1,6 +1,7 @@
 package blockdev
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -125,5 +126,40 @@ func TestADiskThatIsAddedAgainHasAnotherInode(t *testing.T) {
 			t.Errorf("the disk has the inode %d again", inode)
 		}
 		last = inode
+	}
+}
+
+func TestASchedulerThatIsChosenAgainHasAnotherInode(t *testing.T) {
+	needs.Root(t)
+	path := filepath.Join(t.TempDir(), "image")
+	if err := os.WriteFile(path, make([]byte, 1<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	loop, err := Attach(path, AttachOptions{})
+	needs.That(t, err == nil, "a loop device")
+	t.Cleanup(func() { _ = loop.Detach(context.Background()) })
+	disk, err := Lookup(loop.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, err := disk.Scheduler()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = disk.SetScheduler(before.Current) })
+	var last uint64
+	for range 2 {
+		needs.That(t, disk.SetScheduler(NoScheduler) == nil && disk.SetScheduler(BFQ) == nil, "the I/O scheduler bfq")
+		inode := disk.SchedulerInode()
+		if err := disk.SetTunable("low_latency", "0"); err != nil {
+			t.Fatal(err)
+		}
+		if inode == 0 || inode == last || disk.SchedulerInode() != inode {
+			t.Errorf("the inode is %d, then %d, before %d", inode, disk.SchedulerInode(), last)
+		}
+		last = inode
+	}
+	if err := disk.SetScheduler(NoScheduler); err != nil || disk.SchedulerInode() != 0 {
+		t.Errorf("without a scheduler: %d, %v", disk.SchedulerInode(), err)
 	}
 }

@@ -62,6 +62,8 @@ type Controller struct {
 	held      map[string]Limits
 	// lastScheduler is the disk's scheduler at the last look; "": it has no tunables.
 	lastScheduler string
+	// schedulerInode is Host.SchedulerInode at the last choice of the scheduler; 0: not known.
+	schedulerInode uint64
 	// sinceLimits is the time since all limits were looked at, in seconds.
 	sinceLimits float64
 	// commitSeconds is the time for which commits were in progress on the disk, of
@@ -152,6 +154,7 @@ func start(options Options, disk Disk) (*Controller, error) {
 		}
 		c.state.Scheduler, c.lastScheduler = scheduler, scheduler
 	}
+	c.schedulerInode = c.host.schedulerInode()
 	if options.DryRun {
 		return c, nil
 	}

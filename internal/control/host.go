@@ -49,14 +49,16 @@ func OpenHost(tree *cgroup.Tree, disk blockdev.Disk) (Host, error) {
 		return Host{}, err
 	}
 	return Host{
-		Cgroups:    hostCgroups{tree},
-		Weights:    hostWeights{weights},
-		Units:      systemdUnits(tree, disk.Name, disk.Dev, weights.File()),
-		Limits:     hostLimits{tree, disk.Dev},
-		Tunables:   hostTunables{disk},
-		FlatLimits: tree.Version() == cgroup.V1,
-		Writeback:  hostWriteback{disk},
-		Warnings:   costWarnings(tree, disk, scheduler.Current),
+		Cgroups:  hostCgroups{tree},
+		Weights:  hostWeights{weights},
+		Units:    systemdUnits(tree, disk.Name, disk.Dev, weights.File()),
+		Limits:   hostLimits{tree, disk.Dev},
+		Tunables: hostTunables{disk},
+
+		SchedulerInode: disk.SchedulerInode,
+		FlatLimits:     tree.Version() == cgroup.V1,
+		Writeback:      hostWriteback{disk},
+		Warnings:       costWarnings(tree, disk, scheduler.Current),
 
 		CostDivides: weights.File() == "io.weight",
 	}, nil
