@@ -39,7 +39,7 @@ func (p *Pool) placedOn(read func() *host, record Record) placement.Thread {
 		PID:        func() (int, error) { return p.thread(read(), record) },
 		Workers:    func() ([]int, error) { return p.workers(read(), record) },
 		Disk:       func() (blockdev.Disk, error) { return read().disk(p, record) },
-		Neighbours: neighbours{p}, Log: p.log,
+		Neighbours: neighbours{p}, Uncorrected: p.uncorrected, Log: p.log,
 	}
 }
 

@@ -356,3 +356,24 @@ func TestAVolumeWithItsJournalElsewhere(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Otherwise the weights that daybook control has corrected would be taken for the original ones.
+func TestPlacementsLookForCorrectionsOfWeights(t *testing.T) {
+	r := newRig(t)
+	looked := false
+	uncorrected := func(_ blockdev.Disk, _ string, _ uint64, now cgroup.Setting, unit uint64) (cgroup.Setting, uint64, error) {
+		looked = true
+		return now, unit, nil
+	}
+	pool, err := Open(t.Context(), r.pool.dir, PoolOptions{Uncorrected: uncorrected})
+	if err != nil {
+		t.Fatal(err)
+	}
+	thread := pool.placed(Record{Attachment: &Attachment{}})
+	if thread.Uncorrected == nil {
+		t.Fatal("a placement does not know of corrections")
+	}
+	if _, _, err := thread.Uncorrected(blockdev.Disk{}, "", 0, cgroup.Setting{}, 0); err != nil || !looked {
+		t.Errorf("looked %t, %v", looked, err)
+	}
+}

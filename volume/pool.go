@@ -16,6 +16,7 @@ import (
 	"github.com/daybook-project/daybook/volume/internal/cause"
 	"github.com/daybook-project/daybook/volume/internal/store"
 	"github.com/daybook-project/daybook/volume/operation"
+	"github.com/daybook-project/daybook/volume/placement"
 )
 
 // PoolOptions are the choices of [Open].
@@ -25,6 +26,9 @@ type PoolOptions struct {
 	// QuotaBytes limits the sum of the sizes of volumes and snapshots in a pool that
 	// Create makes; 0 is no limit. See [Pool.SetQuota].
 	QuotaBytes uint64
+	// Uncorrected finds the weights of cgroups apart from the corrections of another process;
+	// nil: no process corrects weights.
+	Uncorrected placement.Uncorrected
 	// Log receives messages; nil discards them.
 	Log *slog.Logger
 }
@@ -32,8 +36,9 @@ type PoolOptions struct {
 // Pool is a directory of volumes. It holds nothing open, and several
 // goroutines and processes may use the same directory.
 type Pool struct {
-	dir string
-	log *slog.Logger
+	dir         string
+	uncorrected placement.Uncorrected
+	log         *slog.Logger
 	// engine runs the steps of operations.
 	engine operation.Engine
 	// files are the files of the pool's directory.
@@ -45,7 +50,7 @@ type Pool struct {
 // suitable.
 func Open(ctx context.Context, dir string, options PoolOptions) (_ *Pool, err error) {
 	defer func() { err = cause.Public(err) }()
-	p := &Pool{log: options.Log}
+	p := &Pool{uncorrected: options.Uncorrected, log: options.Log}
 	if p.log == nil {
 		p.log = slog.New(slog.DiscardHandler)
 	}

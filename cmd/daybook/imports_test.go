@@ -43,6 +43,8 @@ var separations = []struct{ from, to string }{
 	// Those that take them change nothing.
 	{"internal/journal", "internal/control"}, {"internal/meter", "internal/control"},
 	{"internal/journal", "volume"}, {"internal/meter", "volume"},
+	// Volumes need no account. What control has corrected is passed to them as a function.
+	{"volume", "internal/account"}, {"volume", "internal/control"},
 	// The engine is of no use for anything but steps.
 	{"volume/operation", "internal"}, {"volume/operation", "volume/internal"},
 	// A program for users contains no guest.

@@ -189,6 +189,9 @@ func printOutcomes(w io.Writer, all restored, whole, asJSON bool) error {
 		}
 		fmt.Fprintf(w, "%s: %d restored, %d kept as another program set them, %d gone, %d created again since, %d failed\n",
 			o.Device, len(o.Restored)+len(o.Tunables), len(o.Kept), len(o.Vanished), len(o.Replaced), len(o.Failed))
+		if o.DiskReplaced {
+			fmt.Fprintf(w, "%s: another disk has this name now; its limits and tunables stay\n", o.Device)
+		}
 		for _, cgroup := range o.Restored {
 			fmt.Fprintf(w, "  %s\n", cgroup)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybook-project/daybook/internal/account"
+	"github.com/daybook-project/daybook/internal/control"
 	"github.com/daybook-project/daybook/volume"
 )
 
@@ -87,7 +88,7 @@ func (f *volumeFlags) options(cmd *cobra.Command) volume.PoolOptions {
 		}
 		log = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), options))
 	}
-	return volume.PoolOptions{Log: log}
+	return volume.PoolOptions{Uncorrected: control.HostOriginals().Weight, Log: log}
 }
 
 // check checks the common flags, and whether this process may work on pools.

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/daybook-project/daybook/internal/awaittest"
 	"github.com/daybook-project/daybook/volume"
 )
@@ -73,5 +75,12 @@ func TestInterruptedCreateLeavesNothing(t *testing.T) {
 		if entries, err := os.ReadDir(s.path("pool", dir)); err != nil || len(entries) != 0 {
 			t.Errorf("%s has %v, %v", dir, entries, err)
 		}
+	}
+}
+
+// Otherwise a volume would take the weights that control has corrected for the original ones.
+func TestPoolsAreOpenedWithTheWeightsThatControlHasCorrected(t *testing.T) {
+	if (&volumeFlags{}).options(&cobra.Command{}).Uncorrected == nil {
+		t.Error("the pools of daybook volume do not know of corrections")
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/cgroup"
 	"github.com/daybook-project/daybook/internal/container"
+	"github.com/daybook-project/daybook/internal/control"
 	"github.com/daybook-project/daybook/volume/placement"
 )
 
@@ -234,9 +235,13 @@ func within(at, parent string) bool {
 	return at == parent || len(at) > len(parent) && at[:len(parent)] == parent && at[len(parent)] == '/'
 }
 
-// LargestWeight is the largest weight of cgroups on the disk of a file system; 0 if it has
-// no weights.
+// LargestWeight is the largest weight of cgroups on the disk of a file system, apart from
+// control's corrections; 0 if it has no weights.
 func LargestWeight(dev blockdev.Dev, cgroups []string) (uint64, error) {
+	return largestWeight(dev, cgroups, control.HostOriginals())
+}
+
+func largestWeight(dev blockdev.Dev, cgroups []string, originals control.Originals) (uint64, error) {
 	tree, err := cgroup.Find()
 	if err != nil {
 		return 0, err
@@ -262,6 +267,10 @@ func LargestWeight(dev blockdev.Dev, cgroups []string) (uint64, error) {
 	largest := uint64(0)
 	for _, at := range cgroups {
 		setting, err := weights.Get(at)
+		if found, lookErr := tree.Lookup(at); err == nil && lookErr == nil {
+			// A state that cannot be read is reported by control; then this is the weight in force.
+			setting, _, _ = originals.Weight(disk, weights.File(), found.ID, setting, 0)
+		}
 		if err != nil && !errors.Is(err, cgroup.ErrVanished) {
 			return 0, err
 		}

@@ -45,6 +45,17 @@ func (d Disk) Scheduler() (Scheduler, error) {
 	return scheduler, nil
 }
 
+// SchedulerInode distinguishes the scheduler in force from one of the same name that was chosen at
+// another time on the running host; 0 if there is none, or it has no tunables.
+func (d Disk) SchedulerInode() uint64 {
+	// The kernel makes the directory with the scheduler, and numbers directories in order.
+	var dir unix.Stat_t
+	if unix.Stat(d.path("queue/iosched"), &dir) != nil {
+		return 0
+	}
+	return dir.Ino
+}
+
 // parseScheduler parses "none mq-deadline [bfq]". Devices that accept bios
 // directly (device mapper) have a bare "none".
 func parseScheduler(text string) (Scheduler, error) {

@@ -21,7 +21,8 @@ type Controller struct {
 	state   *State
 	// written is nil in a dry run.
 	written *writtenLog
-	// stopped, and the result
+	// stopped means that control of the disk has ended, and that the settings were restored, or
+	// stopErr says which were not.
 	stopped bool
 	stopErr error
 
@@ -61,6 +62,8 @@ type Controller struct {
 	held      map[string]Limits
 	// lastScheduler is the disk's scheduler at the last look; "": it has no tunables.
 	lastScheduler string
+	// schedulerInode is Host.SchedulerInode at the last choice of the scheduler; 0: not known.
+	schedulerInode uint64
 	// sinceLimits is the time since all limits were looked at, in seconds.
 	sinceLimits float64
 	// commitSeconds is the time for which commits were in progress on the disk, of
@@ -142,7 +145,7 @@ func start(options Options, disk Disk) (*Controller, error) {
 	if err := c.config.CheckWeights(c.host.Weights.File(), r); err != nil {
 		return nil, err
 	}
-	c.state = &State{Version: StateVersion, BootID: bootID(), Device: disk.Device, Dev: disk.Dev,
+	c.state = &State{Version: StateVersion, BootID: bootID(), Device: disk.Device, Dev: disk.Dev, DiskInode: disk.Inode,
 		WeightFile: c.host.Weights.File(), Cgroups: []CgroupState{}}
 	if c.host.Tunables != nil {
 		scheduler, err := c.host.Tunables.Scheduler()
@@ -151,6 +154,7 @@ func start(options Options, disk Disk) (*Controller, error) {
 		}
 		c.state.Scheduler, c.lastScheduler = scheduler, scheduler
 	}
+	c.schedulerInode = c.host.schedulerInode()
 	if options.DryRun {
 		return c, nil
 	}
@@ -264,7 +268,9 @@ func (c *Controller) restoreAll() error {
 	for _, g := range c.outlived {
 		last[g.ID] = g.lastWritten()
 	}
-	outcome, left, err := c.state.restore(c.host, last, c.log)
+	host := c.host
+	host.Replaced = c.disk.Replaced != nil && c.disk.Replaced()
+	outcome, left, err := c.state.restore(host, last, c.log)
 	err = errors.Join(err, c.written.close())
 	c.log.Info("restored the settings", "device", c.disk.Device, "restored", len(outcome.Restored), "kept", len(outcome.Kept),
 		"vanished", len(outcome.Vanished), "replaced", len(outcome.Replaced), "failed", len(outcome.Failed))
@@ -272,11 +278,11 @@ func (c *Controller) restoreAll() error {
 		return errors.Join(err, left.Save(c.config.StateDir),
 			fmt.Errorf("not all settings of %s could be restored; try again with: daybook restore --state-dir %s", c.disk.Device, c.config.StateDir))
 	}
-	if err := c.state.Remove(c.config.StateDir); err != nil {
-		return err
+	removeErr := c.state.Remove(c.config.StateDir)
+	if removeErr == nil {
+		forgetStateDir(c.options.RunDir, c.disk.Device, c.config.StateDir)
 	}
-	forgetStateDir(c.options.RunDir, c.disk.Device, c.config.StateDir)
-	return nil
+	return errors.Join(err, removeErr)
 }
 
 // save updates the state on disk from cgroups. A cgroup that is not in the state is

@@ -49,14 +49,16 @@ func OpenHost(tree *cgroup.Tree, disk blockdev.Disk) (Host, error) {
 		return Host{}, err
 	}
 	return Host{
-		Cgroups:    hostCgroups{tree},
-		Weights:    hostWeights{weights},
-		Units:      systemdUnits(tree, disk.Name, disk.Dev, weights.File()),
-		Limits:     hostLimits{tree, disk.Dev},
-		Tunables:   hostTunables{disk},
-		FlatLimits: tree.Version() == cgroup.V1,
-		Writeback:  hostWriteback{disk},
-		Warnings:   costWarnings(tree, disk, scheduler.Current),
+		Cgroups:  hostCgroups{tree},
+		Weights:  hostWeights{weights},
+		Units:    systemdUnits(tree, disk.Name, disk.Dev, weights.File()),
+		Limits:   hostLimits{tree, disk.Dev},
+		Tunables: hostTunables{disk},
+
+		SchedulerInode: disk.SchedulerInode,
+		FlatLimits:     tree.Version() == cgroup.V1,
+		Writeback:      hostWriteback{disk},
+		Warnings:       costWarnings(tree, disk, scheduler.Current),
 
 		CostDivides: weights.File() == "io.weight",
 	}, nil
@@ -86,8 +88,13 @@ func openDisk(tree *cgroup.Tree, disk blockdev.Disk, actuator string, found map[
 	if err != nil {
 		return Disk{}, err
 	}
+	inode, err := disk.Inode()
+	if err != nil {
+		return Disk{}, err
+	}
 	return Disk{
-		Device: disk.Name, Dev: disk.Dev.String(), DeviceDir: DeviceDir(disk.Name), Host: host,
+		Device: disk.Name, Dev: disk.Dev.String(), DeviceDir: DeviceDir(disk.Name), Host: host, Inode: inode,
+		Replaced: func() bool { return replaced(disk, inode) },
 		Present: func() error {
 			now, err := disk.Identity()
 			if err == nil && now != identity {
@@ -100,6 +107,12 @@ func openDisk(tree *cgroup.Tree, disk blockdev.Disk, actuator string, found map[
 			return openDisk(tree, disk, actuator, found)
 		},
 	}, nil
+}
+
+// replaced reports whether a disk is another one than that with this inode; 0 means not known.
+func replaced(disk blockdev.Disk, inode uint64) bool {
+	now, err := disk.Inode()
+	return err == nil && inode != 0 && now != inode
 }
 
 // carries reports whether a path is on a disk, if that is known: memory, for
@@ -164,6 +177,7 @@ func OpenStateHost(tree *cgroup.Tree, state *State) (Host, error) {
 	if disk, err := blockdev.Lookup(state.Device); err == nil && disk.Dev == dev {
 		host.Limits = hostLimits{tree, dev}
 		host.Tunables = hostTunables{disk}
+		host.Replaced = replaced(disk, state.DiskInode)
 	}
 	return host, nil
 }

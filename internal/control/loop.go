@@ -18,7 +18,12 @@ type Disk struct {
 	// Present returns an error if the disk is gone, or is another one by now. nil
 	// means that it always exists.
 	Present func() error
-	Host    Host
+	// Inode is as in State; 0 means not known. Replaced reports whether another disk has the
+	// name and number now; nil means that none has. Another file of a loop device is no
+	// other disk here.
+	Inode    uint64
+	Replaced func() bool
+	Host     Host
 	// Carries reports whether a path is on the disk, also through a mapped device.
 	// nil means that none is.
 	Carries func(path string) bool

@@ -109,6 +109,11 @@ func (c *Controller) lostWithScheduler(changed map[*governed]Setting) bool {
 			return true
 		}
 	}
+	if now := c.host.schedulerInode(); now != 0 && c.schedulerInode != 0 {
+		again := now != c.schedulerInode
+		c.schedulerInode = now
+		return again
+	}
 	withOwn := 0
 	for _, g := range c.cgroups {
 		if g.expected.Device != 0 {

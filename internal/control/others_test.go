@@ -221,6 +221,40 @@ func TestChoosingASchedulerAgainChangesNoIdealWeight(t *testing.T) {
 	}
 }
 
+// As when the placements in all cgroups end in the same step. The kernel removes the weights on a
+// disk only if its scheduler is chosen again.
+func TestWeightsThatAnotherProgramRemovedAtOnceStayRemoved(t *testing.T) {
+	for _, again := range []bool{false, true} {
+		f := newFakeHost("/ca", "/cb")
+		inode := uint64(7)
+		give := func(setting Setting) func() account.Sample {
+			return func() account.Sample {
+				f.choose("/ca", setting)
+				f.choose("/cb", setting)
+				if again && setting.Device == 0 {
+					inode++
+				}
+				return journalling()
+			}
+		}
+		options := fakeOptions(t, f, twoEqual, journalling, give(Setting{Default: 100, Device: 321}), journalling,
+			give(Setting{Default: 100}), journalling, journalling)
+		options.Disks[0].Host.SchedulerInode = func() uint64 { return inode }
+		var last Decision
+		options.OnInterval = func(d Decision) { last = d }
+		if err := Run(context.Background(), options); err != nil {
+			t.Fatal(err)
+		}
+		ideal, original := uint64(100), Setting{Default: 100}
+		if again {
+			ideal, original = 321, Setting{Default: 100, Device: 321}
+		}
+		if len(last.Weights) != 2 || last.Weights[0].Ideal != ideal || f.weight("/ca") != original {
+			t.Errorf("the scheduler was chosen again: %t; then the ideals are %+v, and in the end /ca has %+v; want %d, %+v", again, last.Weights, f.weight("/ca"), ideal, original)
+		}
+	}
+}
+
 func TestAFightOverAWeightIsReportedOnce(t *testing.T) {
 	f := newFakeHost("/ca", "/cb")
 	var log bytes.Buffer

@@ -31,6 +31,9 @@ type Outcome struct {
 	Tunables []string `json:"tunables"`
 	// Rebooted means that the host was restarted since, which reset all settings.
 	Rebooted bool `json:"rebooted"`
+	// DiskReplaced means that another disk has the name and number now. Its limits, its
+	// tunables and the weights on it were not changed.
+	DiskReplaced bool `json:"disk_replaced"`
 }
 
 // newOutcome has lists that are empty and not nil, so that they are lists in JSON,
@@ -51,6 +54,11 @@ func (s *State) restore(host Host, last map[uint64]written, log *slog.Logger) (o
 	if host.Units != nil {
 		defer host.Units.Await()()
 	}
+	if host.Replaced {
+		outcome.DiskReplaced = true
+		host.Limits, host.Tunables = nil, nil
+		log.Warn("another disk has this name now; its limits and tunables stay", "device", s.Device)
+	}
 	switched := s.switched(host)
 	s.followRenamed(host.Cgroups)
 	for _, c := range s.unitsLast() {
@@ -58,7 +66,11 @@ func (s *State) restore(host Host, last map[uint64]written, log *slog.Logger) (o
 		if w != nil {
 			w.switched = switched
 		}
-		kept, err := c.restore(host, s.Device, w)
+		now := c
+		if host.Replaced {
+			now.Weight.Device = 0 // it was removed with the disk
+		}
+		kept, err := now.restore(host, s.Device, w)
 		switch {
 		case err == nil && kept:
 			outcome.Kept = append(outcome.Kept, c.Cgroup)

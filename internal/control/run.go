@@ -65,8 +65,7 @@ func (r *runner) loop(ctx context.Context) error {
 	m := startMeter(ctx, source)
 	defer func() {
 		// Restore the settings first, because the meter may take a while to end.
-		// Run reports the error.
-		_ = r.stop() // Run reports it
+		_ = r.stop() // Run returns the error
 		r.closeMeter(m)
 	}()
 	for {

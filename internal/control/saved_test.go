@@ -225,3 +225,46 @@ func TestAStateThatCannotBeSavedIsLoggedOnce(t *testing.T) {
 		t.Errorf("/late is not controlled after the state could be saved again: %v", f.writes())
 	}
 }
+
+// LoadState would refuse it, and nothing in it would be restored.
+func TestAStateThatWouldBeTooLargeToReadIsNotSaved(t *testing.T) {
+	dir := t.TempDir()
+	state := sampleState()
+	if err := state.Save(dir); err != nil {
+		t.Fatal(err)
+	}
+	before := len(state.Cgroups)
+	long := strings.Repeat("/"+strings.Repeat("x", 200), 20)
+	for n := range maxStateBytes/len(long) + 1 {
+		state.Cgroups = append(state.Cgroups, CgroupState{Cgroup: fmt.Sprintf("/%d%s", n, long), ID: uint64(n), Weight: Setting{Default: 100}})
+	}
+	if err := state.Save(dir); err == nil || !strings.Contains(err.Error(), "fewer cgroups") {
+		t.Errorf("saving a state of more than %d bytes: %v", maxStateBytes, err)
+	}
+	if kept, err := LoadState(dir, "loop0"); err != nil || len(kept.Cgroups) != before {
+		t.Errorf("the state of before is %v, %v", kept != nil, err)
+	}
+}
+
+func TestTheEndReportsAllErrorsThoughNothingIsLeftToRestore(t *testing.T) {
+	f := newFakeHost("/ca", "/cb")
+	c := began(t, fakeOptions(t, f, twoEqual))
+	if err := c.written.close(); err != nil {
+		t.Fatal(err)
+	}
+	// A directory that is not empty cannot be removed as a file.
+	path := StatePath(c.config.StateDir, "loop0")
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(path, "full"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	err := c.stop()
+	if !errors.Is(err, os.ErrClosed) || !strings.Contains(err.Error(), "cannot remove the state") {
+		t.Errorf("the error is %v; want those of the record of weights and of the state", err)
+	}
+	if f.weight("/ca") != (Setting{Default: 100}) {
+		t.Errorf("%+v", f.weights)
+	}
+}

@@ -33,6 +33,9 @@ type State struct {
 	// Device is the disk's name in /sys/block, Dev its "major:minor".
 	Device string `json:"device"`
 	Dev    string `json:"dev"`
+	// DiskInode distinguishes the disk from a later one of the same name and number; see
+	// [blockdev.Disk.Inode]. 0 means not known, as in the states of earlier versions.
+	DiskInode uint64 `json:"disk_inode,omitempty"`
 	// WeightFile is the name of the weight file.
 	WeightFile string `json:"weight_file"`
 	// Tunables are original values, of the scheduler named Scheduler.
@@ -249,10 +252,14 @@ func (s *State) Save(stateDir string) error {
 		return fmt.Errorf("the state would not be readable again: %w", err)
 	}
 	text, err := json.MarshalIndent(s, "", "\t")
-	if err == nil {
-		err = atomicfile.Replace(StatePath(stateDir, s.Device), append(text, '\n'))
-	}
 	if err != nil {
+		return fmt.Errorf("cannot keep the original settings: %w", err)
+	}
+	if text = append(text, '\n'); len(text) > maxStateBytes {
+		return fmt.Errorf("cannot keep the original settings: the state of %d cgroups would have %d bytes, and %d are possible; "+
+			"let the configuration name fewer cgroups", len(s.Cgroups), len(text), maxStateBytes)
+	}
+	if err := atomicfile.Replace(StatePath(stateDir, s.Device), text); err != nil {
 		return fmt.Errorf("cannot keep the original settings: %w; make room or choose another state_dir", err)
 	}
 	return nil

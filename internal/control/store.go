@@ -75,10 +75,23 @@ type Host struct {
 	// Unweighted: the disk's scheduler knows no weights. Then Weights has those of
 	// the configuration, and writes none.
 	Unweighted bool
-	Tunables   Tunables  // nil: control sets no tunables
-	Writeback  Writeback // nil: control starts no writeback
+	Tunables   Tunables // nil: control sets no tunables
+	// SchedulerInode distinguishes the scheduler in force from one that was chosen at another
+	// time; 0, or nil: not known.
+	SchedulerInode func() uint64
+	Writeback      Writeback // nil: control starts no writeback
+	// Replaced: the state is of an earlier disk of this name and number. The kernel has removed
+	// its limits, its tunables and the weights on it.
+	Replaced bool
 	// CostDivides: io.cost divides the disk by the weights.
 	CostDivides bool
 	// Warnings about the disk's scheduler are logged at the start.
 	Warnings []string
+}
+
+func (h Host) schedulerInode() uint64 {
+	if h.SchedulerInode == nil {
+		return 0
+	}
+	return h.SchedulerInode()
 }

@@ -256,7 +256,7 @@ func (c *Controller) adoptUnit(g *governed) error {
 	if errors.Is(err, ErrVanished) {
 		return nil
 	}
-	if err == nil && !g.lastWritten().ownUnit(now, c.host.Units) {
+	if err == nil && !g.lastWritten().ownUnit(now, c.host.Units.Of) {
 		g.SystemdWeight = now
 	}
 	return err
@@ -278,7 +278,7 @@ func (c CgroupState) restoreUnit(units Units, last *written) (kept, restored boo
 	if err != nil || now == c.SystemdWeight {
 		return false, false, err
 	}
-	if last != nil && !last.ownUnit(now, units) {
+	if last != nil && !last.ownUnit(now, units.Of) {
 		return true, false, nil
 	}
 	if err := units.Set(c.SystemdUnit, c.SystemdWeight); err != nil {
@@ -307,12 +307,12 @@ func (c CgroupState) restoreOutlived(host Host, last *written) error {
 	return err
 }
 
-// ownUnit reports whether a unit's weight is Daybook's.
-func (w written) ownUnit(now uint64, units Units) bool {
+// ownUnit reports whether a unit's weight is Daybook's. of is [Units.Of].
+func (w written) ownUnit(now uint64, of func(uint64) uint64) bool {
 	if w.unitUnknown {
-		return w.Device != 0 && now == units.Of(w.Device) || now == units.Of(w.Intended)
+		return w.Device != 0 && now == of(w.Device) || now == of(w.Intended)
 	}
-	return w.Unit != 0 && now == units.Of(w.Unit) || w.IntendedUnit != 0 && now == units.Of(w.IntendedUnit)
+	return w.Unit != 0 && now == of(w.Unit) || w.IntendedUnit != 0 && now == of(w.IntendedUnit)
 }
 
 // outlive keeps the record of a cgroup that is gone until the weight of its unit is

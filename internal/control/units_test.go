@@ -367,7 +367,7 @@ func TestRecordsOfEarlierVersionsHaveAUnitsWeightInTheFiles(t *testing.T) {
 		}
 		var got []uint64
 		for _, weight := range []uint64{2000, 2100, 1900, 1800, 50} {
-			if w.ownUnit(weight, u) {
+			if w.ownUnit(weight, u.Of) {
 				got = append(got, weight)
 			}
 		}

@@ -270,6 +270,9 @@ func (p *Probe) Observe(disks []uint32, journals ...uint32) error {
 			stale = append(stale, old)
 		}
 	}
+	if err := entries.Err(); err != nil {
+		return fmt.Errorf("cannot list the observed disks: %w", err)
+	}
 	p.mu.Lock()
 	err := p.observeSubmissions()
 	for disk := range wanted {

@@ -133,3 +133,18 @@ func TestGuestCompilationForOldKernelsLoadsWhereExt4IsAModule(t *testing.T) {
 	vmtest.Long(t)
 	vmtest.InGuest(t, GuestConfig, func(t *testing.T) { loadEach(t, compilation{"untyped": loadAttributionUntyped}) })
 }
+
+// Otherwise a disk that was not listed would stay observed.
+func TestDisksThatCannotBeListedAreAnError(t *testing.T) {
+	needs.Root(t)
+	disks, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Hash, KeySize: 4, ValueSize: 1, MaxEntries: 1})
+	needs.That(t, err == nil, "BPF maps")
+	if err := disks.Close(); err != nil {
+		t.Fatal(err)
+	}
+	probe := &Probe{}
+	probe.objects.Disks = disks
+	if err := probe.Observe(nil); err == nil || !strings.Contains(err.Error(), "cannot list the observed disks") {
+		t.Errorf("the map of disks cannot be read: %v", err)
+	}
+}

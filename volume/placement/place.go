@@ -40,8 +40,16 @@ type Thread struct {
 	Disk func() (blockdev.Disk, error)
 	// Neighbours share cgroups with this one.
 	Neighbours Neighbours
-	Log        *slog.Logger
+	// Uncorrected finds the weights apart from corrections; nil: no process corrects weights.
+	Uncorrected Uncorrected
+	Log         *slog.Logger
 }
+
+// Uncorrected returns the weights of a cgroup on a disk as they would be without the corrections
+// of another process, such as `daybook control`. now is what the weight file named file contains,
+// id is the cgroup's ID, and unit is the weight of its slice on the disk; 0 means none. The error
+// means that there can be corrections that are not known.
+type Uncorrected func(disk blockdev.Disk, file string, id uint64, now cgroup.Setting, unit uint64) (cgroup.Setting, uint64, error)
 
 // Neighbours lists the other placed threads of this host that may share cgroups with one.
 type Neighbours interface {

@@ -149,24 +149,20 @@ func (s Placed) unitWeight(weights *cgroup.Weights, disk blockdev.Disk) (uint64,
 	return weight, goneSlice(err)
 }
 
-// restoreUnitWeight restores the parent slice's weight on the disk.
-func (s Placed) restoreUnitWeight(dev blockdev.Dev) error {
-	if !s.Slice {
-		return nil
+// restoreUnitWeight restores the parent slice's weight on the disk, if that is ours, and reports
+// whether it did. now is the weight without corrections; ours is as in the cgroup's files.
+func (s Placed) restoreUnitWeight(disk blockdev.Disk, now, ours uint64) (restored bool, err error) {
+	slices := onDisk(disk, s.WeightBefore.File)
+	if !s.Slice || disk.Name == "" || now != slices.Of(ours) {
+		return false, nil
 	}
-	disk, err := blockdev.Host.LookupDev(dev)
-	if errors.Is(err, blockdev.ErrGone) {
-		return nil // and so are the weights on it
-	}
-	if err != nil {
-		return err
-	}
-	slice, slices := s.SliceName(), onDisk(disk, s.WeightBefore.File)
+	slice := s.SliceName()
 	if err := slices.Set(slice, s.WeightBefore.Unit); err != nil {
-		return goneSlice(err)
+		return false, goneSlice(err)
 	}
+	// When systemd answers again, it has written the files.
 	_, err = slices.Get(slice)
-	return goneSlice(err)
+	return true, goneSlice(err)
 }
 
 // goneSlice gives the end of a slice the name that the end of a cgroup has.

@@ -51,7 +51,7 @@ func (t Thread) setWeights(ctx context.Context, run operation.Run, tree *cgroup.
 		return err
 	}
 	if t.Weight != 0 {
-		if err := t.setWeight(ctx, run, weights, disk, scheduler); err != nil {
+		if err := t.setWeight(ctx, run, tree, weights, disk, scheduler); err != nil {
 			return err
 		}
 	}
@@ -62,7 +62,7 @@ func (t Thread) setWeights(ctx context.Context, run operation.Run, tree *cgroup.
 }
 
 // setWeight sets the weight of the parent cgroup, and records the original one first.
-func (t Thread) setWeight(ctx context.Context, run operation.Run, weights *cgroup.Weights, disk blockdev.Disk, scheduler string) error {
+func (t Thread) setWeight(ctx context.Context, run operation.Run, tree *cgroup.Tree, weights *cgroup.Weights, disk blockdev.Disk, scheduler string) error {
 	s := t.State
 	// All that share the cgroup record the weight before the first of them.
 	release, err := t.Neighbours.Lock(context.WithoutCancel(ctx))
@@ -71,23 +71,23 @@ func (t Thread) setWeight(ctx context.Context, run operation.Run, weights *cgrou
 	}
 	defer release()
 	weight := within(t.Weight, weights)
-	now, err := weights.Get(s.Cgroup)
-	if err != nil {
+	now, plain, err := t.readWeight(tree, weights, disk)
+	if errors.Is(err, errUncertain) {
+		t.Log.Warn("taking the weight in force for the original one", "volume", t.Name, "cgroup", s.Cgroup, "why", err)
+	} else if err != nil {
 		return err
 	}
-	unit, err := s.unitWeight(weights, disk)
-	if err != nil {
-		return err
-	}
+	wasSet := slices.Contains(s.MadeCgroups, s.Cgroup) || s.WeightBefore != nil
 	return run.Do(ctx, operation.Step{
 		Name: "weight",
 		Intent: func() (bool, error) {
-			if slices.Contains(s.MadeCgroups, s.Cgroup) || s.WeightBefore != nil {
+			if wasSet {
 				return false, nil
 			}
-			before := &WeightBefore{File: weights.File(), Disk: disk.Dev.String(), Scheduler: scheduler, Default: now.Default, Device: now.Device, Unit: unit}
+			before := &WeightBefore{File: weights.File(), Disk: disk.Dev.String(), Scheduler: scheduler,
+				Default: plain.files.Default, Device: plain.files.Device, Unit: plain.unit}
 			sharer, err := t.sharer()
-			if err != nil || sharer == nil && now.Effective() == weight {
+			if err != nil || sharer == nil && now.files.Effective() == weight && plain.files.Effective() == weight {
 				return false, err
 			}
 			if sharer != nil && sharer.State.WeightBefore != nil {
@@ -97,7 +97,8 @@ func (t Thread) setWeight(ctx context.Context, run operation.Run, weights *cgrou
 			return true, nil
 		},
 		Do: func(context.Context) error {
-			if now.Effective() == weight {
+			// A correction of the weight that was set stays.
+			if now.files.Effective() == weight || wasSet && plain.files.Effective() == weight {
 				return nil
 			}
 			return s.putWeight(weights, disk, s.Cgroup, weight)
@@ -117,63 +118,6 @@ func (t Thread) sharer() (*Neighbour, error) {
 		}
 	}
 	return nil, err
-}
-
-// resetWeight sets the parent cgroup to the weight of another thread that shares it,
-// or else to the original one.
-func (t Thread) resetWeight(ctx context.Context, tree *cgroup.Tree) error {
-	if t.Weight == 0 || t.State.Placement != Parent {
-		return nil
-	}
-	release, err := t.Neighbours.Lock(context.WithoutCancel(ctx))
-	if err != nil {
-		return err
-	}
-	defer release()
-	sharer, err := t.sharer()
-	if err != nil {
-		return err
-	}
-	if sharer == nil {
-		return restoreWeight(tree, t.State)
-	}
-	weights, disk, _, err := t.weights(tree)
-	if errors.Is(err, cgroup.ErrNoWeights) || errors.Is(err, errNoDisk) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	err = t.State.putWeight(weights, disk, t.State.Cgroup, within(sharer.Weight, weights))
-	if errors.Is(err, cgroup.ErrVanished) {
-		return nil
-	}
-	return err
-}
-
-func restoreWeight(tree *cgroup.Tree, s *Placed) error {
-	before := s.WeightBefore
-	if before == nil {
-		return nil
-	}
-	dev, err := blockdev.ParseDev(before.Disk)
-	if err != nil {
-		return err
-	}
-	weights, err := tree.WeightsIn(before.File, dev, before.Scheduler)
-	if err != nil {
-		return err
-	}
-	if err := s.restoreUnitWeight(dev); err != nil && !errors.Is(err, cgroup.ErrVanished) {
-		return err
-	}
-	err = weights.Restore(s.Cgroup, cgroup.Setting{Default: before.Default, Device: before.Device})
-	// If the cgroup is gone, or its weight file with the scheduler, there
-	// is nothing to restore.
-	if errors.Is(err, cgroup.ErrVanished) || errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
 }
 
 // raiseJournal gives the journal's cgroup the greatest weight among the children
