@@ -129,6 +129,17 @@ func StartGuardian(stateDir string, log *slog.Logger) (*Guardian, error) {
 	return g, nil
 }
 
+// Guarded does work while a guardian of this process's placements lives, and then ends the
+// guardian. The error joins that of work and that of the guardian, which undoes last what the
+// work has left.
+func Guarded(stateDir string, log *slog.Logger, work func() error) error {
+	guardian, err := StartGuardian(stateDir, log)
+	if err != nil {
+		return err
+	}
+	return errors.Join(work(), guardian.Close())
+}
+
 // watch starts another process when one has died, until the guardian is closed.
 func (g *Guardian) watch(process guardProcess) {
 	for {
@@ -213,6 +224,9 @@ func (g *Guardian) Close() error {
 	g.mu.Unlock()
 	select {
 	case end := <-g.ended:
+		if end != nil {
+			end = fmt.Errorf("the guardian failed: %w", end)
+		}
 		return errors.Join(err, end)
 	case <-time.After(guardPatience):
 		return errors.Join(err, errors.New("the guardian does not end"))
