@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 
@@ -64,7 +65,8 @@ func (o AttachOptions) complete(name string) (AttachOptions, error) {
 }
 
 // Attach mounts a volume and places its jbd2 thread. If it fails, it leaves nothing. A
-// volume that is attached there already is not changed.
+// volume that is attached with these options already is not changed; the error wraps ErrBusy
+// if it is attached with others.
 func (p *Pool) Attach(ctx context.Context, name string, options AttachOptions) (Status, error) {
 	status, err := p.attach(ctx, name, options)
 	if err != nil {
@@ -122,12 +124,51 @@ func (p *Pool) completeAttach(name string, o AttachOptions) (AttachOptions, erro
 	return o, nil
 }
 
+// attachedWith returns the options of an attached volume, without Persist.
+func attachedWith(record Record) AttachOptions {
+	a := record.Attachment
+	return AttachOptions{
+		Target: a.Target, Placement: a.Placement, Cgroup: a.Cgroup, Weight: record.Weight, ReadOnly: a.ReadOnly, AllowCache: a.AllowCache, Dev: a.Dev, Suid: a.Suid,
+	}
+}
+
+// differences lists what is in force otherwise than complete options want it, such as "attached
+// at /srv/db1; weight 300, not 700"; "" if nothing. Persist is not compared, nor a Weight of 0.
+func (o AttachOptions) differences(inForce AttachOptions) string {
+	if o.Weight == 0 {
+		o.Weight = inForce.Weight
+	}
+	if o.Persist = inForce.Persist; o == inForce {
+		return ""
+	}
+	text := "attached at " + inForce.Target
+	if o.Target != inForce.Target {
+		text += ", not at " + o.Target
+	}
+	for _, option := range []struct {
+		name         string
+		is, isWanted any
+	}{
+		{"placement", inForce.Placement, o.Placement},
+		{"cgroup", strconv.Quote(inForce.Cgroup), strconv.Quote(o.Cgroup)}, // "" with none
+		{"weight", inForce.Weight, o.Weight},
+		{"read-only", inForce.ReadOnly, o.ReadOnly},
+		{"allow-cache", inForce.AllowCache, o.AllowCache},
+		{"dev", inForce.Dev, o.Dev},
+		{"suid", inForce.Suid, o.Suid},
+	} {
+		if option.is != option.isWanted {
+			text += fmt.Sprintf("; %s %v, not %v", option.name, option.is, option.isWanted)
+		}
+	}
+	return text
+}
+
 // attachAgain changes nothing of a volume that is attached with these options, but may
 // make it persistent, and places a new jbd2 thread.
 func (p *Pool) attachAgain(ctx context.Context, record Record, o AttachOptions) (Status, error) {
-	a := record.Attachment
-	if a.Target != o.Target || a.Placement != o.Placement || a.Cgroup != o.Cgroup || a.ReadOnly != o.ReadOnly || a.Dev != o.Dev || a.Suid != o.Suid {
-		return Status{}, fmt.Errorf("it is %w: attached at %s (placement %s, cgroup %q, read-only %v, dev %v, suid %v)", ErrBusy, a.Target, a.Placement, a.Cgroup, a.ReadOnly, a.Dev, a.Suid)
+	if differs := o.differences(attachedWith(record)); differs != "" {
+		return Status{}, fmt.Errorf("it is %w: %s; to change that, detach it first", ErrBusy, differs)
 	}
 	if o.Persist && record.Persist == nil {
 		if err := p.persistAttached(ctx, &record, o); err != nil {
