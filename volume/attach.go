@@ -16,7 +16,6 @@ import (
 	"github.com/daybook-project/daybook/volume/internal/cause"
 	"github.com/daybook-project/daybook/volume/internal/journal"
 	"github.com/daybook-project/daybook/volume/internal/mountpoint"
-	"github.com/daybook-project/daybook/volume/operation"
 	"github.com/daybook-project/daybook/volume/placement"
 	"github.com/daybook-project/daybook/volume/records"
 )
@@ -32,7 +31,9 @@ type AttachOptions struct {
 	Cgroup string
 	// Placement is PlaceParent if it is empty.
 	Placement Placement
-	// Weight instead of the volume's own; 0 takes that.
+	// Weight is the parent cgroup's, from MinWeight to MaxWeight (1 to 1000), relative to
+	// other cgroups. Once the volume is attached, it is the volume's own weight, also for
+	// later attaches. 0 leaves the volume's own.
 	Weight uint64
 	// ReadOnly mounts it so.
 	ReadOnly bool
@@ -196,34 +197,43 @@ func (p *Pool) guardTarget(ctx context.Context, record *Record, target string) e
 	return nil
 }
 
-// attachDetached attaches a volume that can be attached. If that fails, it is detached
-// again, and has its weight of before.
+// attachDetached attaches a volume that can be attached. If that fails, the volume is
+// detached again, and has its earlier weight.
 func (p *Pool) attachDetached(ctx context.Context, record Record, o AttachOptions) (Status, error) {
-	weight := record.Weight
 	record, err := p.planAttach(record, o)
 	if err != nil {
 		return Status{}, err
 	}
-	attaching := operation.Step{Name: "attaching", Intent: func() (bool, error) { return true, nil }}
-	if err := p.run(&record).Do(ctx, attaching); err != nil {
+	asItIs := func() {}
+	if err := p.run(&record).Do(ctx, enter("attaching", asItIs)); err != nil {
 		return Status{}, err
 	}
-	attached := enter("attached", func() {
-		record.Attachment.State = Attached
-		if record.PersistentAt(o.Target) {
-			record.Persist.Unfinished, record.Persist.DetachedBootID = false, ""
+	err = p.run(&record).Do(ctx, p.attachSteps(&record)...)
+	if err == nil {
+		attached := finished(record)
+		if err = p.run(&attached).Do(ctx, enter("attached", asItIs)); err == nil {
+			return p.status(attached), nil
 		}
-	})
-	if err := p.run(&record).Do(ctx, append(p.attachSteps(&record), attached)...); err != nil {
-		// Not with ctx, which may be why it failed.
-		after, undoErr := p.rollback(context.WithoutCancel(ctx), record)
-		if undoErr == nil {
-			after.Weight = weight
-			undoErr = p.writeDetached(after)
-		}
-		return Status{}, errors.Join(err, undoErr)
 	}
-	return p.status(record), nil
+	// Not with ctx, which may be why it failed.
+	after, undoErr := p.rollback(context.WithoutCancel(ctx), record)
+	if undoErr == nil {
+		undoErr = p.writeDetached(after)
+	}
+	return Status{}, errors.Join(err, undoErr)
+}
+
+// finished returns the record of a finished attach. The given one can still be rolled back.
+func finished(record Record) Record {
+	a := *record.Attachment
+	a.State, a.EarlierWeight = Attached, nil
+	if record.PersistentAt(a.Target) {
+		s := *record.Persist
+		s.Unfinished, s.DetachedBootID = false, ""
+		record.Persist = &s
+	}
+	record.Attachment = &a
+	return record
 }
 
 // blocks returns the blocks of a volume in the pool.
@@ -276,8 +286,8 @@ func (p *Pool) planAttach(record Record, o AttachOptions) (Record, error) {
 	if mounted != "" {
 		return record, fmt.Errorf("the mount point %s is %w: %s is mounted there", o.Target, ErrBusy, mounted)
 	}
-	if o.Weight != 0 {
-		record.Weight = o.Weight
+	if earlier := record.Weight; o.Weight != 0 && o.Weight != earlier {
+		a.EarlierWeight, record.Weight = &earlier, o.Weight
 	}
 	if !record.InPool() {
 		facts, err := backing.LookAt(p.blocks(record).Node())
