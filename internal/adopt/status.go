@@ -40,16 +40,16 @@ type Status struct {
 
 // List reports all placements, by name.
 func (s Store) List() ([]Status, error) {
+	all := []Status{}
 	names, err := s.Names()
-	if err != nil {
-		return nil, err
+	if err != nil || len(names) == 0 { // in a chroot, where packages are removed, too, there may be no /proc
+		return all, err
 	}
 	boot, err := kernel.BootID()
 	if err != nil {
 		return nil, err
 	}
 	slices.Sort(names)
-	all := []Status{}
 	for _, name := range names {
 		record, err := s.Read(name)
 		if err != nil {
