@@ -37,6 +37,9 @@ const (
 	guardAttempts = 60
 	guardPause    = time.Second
 	guardPatience = 30 * time.Second
+	// heldPatience and heldPause bound how long it retries records that a process has locked.
+	heldPatience = 10 * time.Second
+	heldPause    = 100 * time.Millisecond
 	// deathPause is between two looks whether the keeper has died.
 	deathPause = 10 * time.Millisecond
 )
@@ -76,17 +79,29 @@ func guard() error {
 	if err != nil {
 		return err
 	}
-	if string(said) != guardGoodbye {
+	killed := string(said) != guardGoodbye
+	if killed {
 		awaitDeath(keeper)
 	}
-	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	store := Existing(os.Args[1])
-	for attempt := 1; ; attempt++ {
-		_, err := store.UndoAbandoned(context.Background(), false, log)
-		if err == nil || attempt == guardAttempts {
+	return undoLeft(Existing(os.Args[1]), killed, slog.New(slog.NewTextHandler(os.Stderr, nil)))
+}
+
+// undoLeft undoes what the keeper has left, and retries. If the keeper was killed, another
+// process may have the lock of its record for a moment, so records with a lock are retried for
+// heldPatience. After that, other processes keep them.
+func undoLeft(store Store, killed bool, log *slog.Logger) error {
+	attempts, heldUntil := 1, time.Now().Add(heldPatience)
+	for {
+		_, held, err := store.undoAllAbandoned(context.Background(), false, log)
+		switch {
+		case err != nil && attempts < guardAttempts:
+			attempts++
+			time.Sleep(guardPause)
+		case err == nil && held && killed && time.Now().Before(heldUntil):
+			time.Sleep(heldPause)
+		default:
 			return err
 		}
-		time.Sleep(guardPause)
 	}
 }
 

@@ -57,8 +57,11 @@ func (s Store) List() ([]Status, error) {
 			continue
 		}
 		status := record.status(s.thread(&record, slog.New(slog.DiscardHandler)))
-		pid, kept := s.KeptBy(name)
-		status.KeeperPID, status.Abandoned = pid, !kept && !record.Once
+		pid, kept, err := s.KeptBy(name)
+		status.KeeperPID, status.Abandoned = pid, err == nil && !kept && !record.Once
+		if err != nil {
+			status.Problem = err.Error()
+		}
 		if record.BootID != boot {
 			status.Problem = "the host was restarted since: nothing of it is left"
 		}
