@@ -209,7 +209,7 @@ func TestDebianPackageInAChroot(t *testing.T) {
 }
 
 // With systemd and real disks: nothing starts by the installation, an upgrade leaves
-// control and volumes as they are, a removal restores what control changed.
+// control, adopt and volumes as they are, a removal undoes what control and adopt changed.
 func TestGuestDebianPackage(t *testing.T) {
 	vmtest.Long(t)
 	source, err := filepath.Abs("..")
@@ -263,6 +263,12 @@ func debianPackage(t *testing.T, kernel, deb string) {
 	}
 	sh(`mkdir /srv/db1 && daybook volume create db1 --size 64M && daybook volume attach db1 --target /srv/db1 --persist && echo x >/srv/db1/x`)
 
+	// A placement that no process keeps.
+	sh(`mkdir /srv/once && mke2fs -q -t ext4 /dev/vda && mount /dev/vda /srv/once && systemd-run --quiet --unit once sleep infinity`)
+	sh(`daybook adopt /srv/once --cgroup /system.slice/once.service --once`)
+	const journalAt = `cat /proc/$(pgrep jbd2/vda)/cgroup`
+	want(journalAt, "0::/system.slice/once.service/journal-vda")
+
 	const pids = `systemctl show -p MainPID --value daybook-control daybook-volumes`
 	running := sh(pids)
 	t.Log(sh("dpkg -i /root/new.deb"))
@@ -271,11 +277,15 @@ func debianPackage(t *testing.T, kernel, deb string) {
 	want("cat /srv/db1/x", "x")
 	want("systemctl is-enabled daybook-attach daybook-control | tr '\\n' ' '", "enabled enabled")
 	want("dpkg-query -W -f '${Version}' daybook", thisVersion)
+	want(journalAt, "0::/system.slice/once.service/journal-vda")
 
 	t.Log(sh("dpkg -r daybook"))
 	want(lowLatency, "1")
 	want("cat /srv/db1/x", "x")
 	want("pgrep -x daybook || echo none", "none")
+	want(journalAt, "0::/")
+	want("systemctl stop once; [ -d /sys/fs/cgroup/system.slice/once.service ] && echo left || echo removed", "removed")
+	sh("umount /srv/once")
 	for _, left := range strings.Fields(added(before, strings.Split(sh(find), "\n"))) {
 		if !strings.HasPrefix(left, "/var/lib/daybook") && left != "/etc/daybook" && left != "/etc/daybook/control.yaml" &&
 			!strings.HasPrefix(left, "/etc/systemd/system/") && !strings.HasPrefix(left, "/var/lib/systemd/") {

@@ -82,6 +82,36 @@ func TestRemovalLeavesMountedVolumes(t *testing.T) {
 	}
 }
 
+// With the program, nothing would be left to release a journal that adopt --once placed: its
+// thread would keep the container's cgroup for ever. An upgrade keeps the program.
+func TestARemovalReleasesWhatAdoptPlaced(t *testing.T) {
+	for script, arg := range map[string]string{"deb/prerm": "remove", "rpm/preun": "0"} {
+		h := newHost(t)
+		said, ok := h.script(t, script, arg)
+		called, at := calls(t, h), 0
+		for _, want := range []string{"daybook restore\n", " daybook-adopt.service\n", "daybook adopt --release --all\n", "daybook-docker.socket"} {
+			i := strings.Index(called[at:], want)
+			if i < 0 {
+				t.Errorf("%s: %q is missing or not in this order: %v, %s; called %s", script, want, ok, said, called)
+				break
+			}
+			at += i
+		}
+		h = newHost(t)
+		h.program(t, "daybook", `[ "$1" != adopt ]`)
+		said, ok = h.script(t, script, arg)
+		if called := calls(t, h); ok || strings.Contains(called, "daybook-docker") || !strings.Contains(said, "it could not release") {
+			t.Errorf("%s: removed %v although adopt failed: %s; called %s", script, ok, said, called)
+		}
+	}
+	for _, c := range [][2]string{{"deb/prerm", "upgrade"}, {"deb/prerm", "deconfigure"}, {"deb/prerm", "failed-upgrade"}, {"rpm/preun", "1"}} {
+		h := newHost(t)
+		if said, ok := h.script(t, c[0], c[1]); !ok || exists(h.log) {
+			t.Errorf("%s %s: %v, %s; called %s", c[0], c[1], ok, said, calls(t, h))
+		}
+	}
+}
+
 // The package stays if a control runs on, and so must the units that hold volumes.
 func TestARefusedRemovalStopsOnlyControl(t *testing.T) {
 	for script, arg := range map[string]string{"deb/prerm": "remove", "rpm/preun": "0"} {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 
@@ -15,7 +16,6 @@ import (
 	"github.com/daybook-project/daybook/volume/internal/cause"
 	"github.com/daybook-project/daybook/volume/internal/journal"
 	"github.com/daybook-project/daybook/volume/internal/mountpoint"
-	"github.com/daybook-project/daybook/volume/operation"
 	"github.com/daybook-project/daybook/volume/placement"
 	"github.com/daybook-project/daybook/volume/records"
 )
@@ -31,7 +31,9 @@ type AttachOptions struct {
 	Cgroup string
 	// Placement is PlaceParent if it is empty.
 	Placement Placement
-	// Weight instead of the volume's own; 0 takes that.
+	// Weight is the parent cgroup's, from MinWeight to MaxWeight (1 to 1000), relative to
+	// other cgroups. Once the volume is attached, it is the volume's own weight, also for
+	// later attaches. 0 leaves the volume's own.
 	Weight uint64
 	// ReadOnly mounts it so.
 	ReadOnly bool
@@ -64,7 +66,8 @@ func (o AttachOptions) complete(name string) (AttachOptions, error) {
 }
 
 // Attach mounts a volume and places its jbd2 thread. If it fails, it leaves nothing. A
-// volume that is attached there already is not changed.
+// volume that is attached with these options already is not changed; the error wraps ErrBusy
+// if it is attached with others.
 func (p *Pool) Attach(ctx context.Context, name string, options AttachOptions) (Status, error) {
 	status, err := p.attach(ctx, name, options)
 	if err != nil {
@@ -122,12 +125,51 @@ func (p *Pool) completeAttach(name string, o AttachOptions) (AttachOptions, erro
 	return o, nil
 }
 
+// attachedWith returns the options of an attached volume, without Persist.
+func attachedWith(record Record) AttachOptions {
+	a := record.Attachment
+	return AttachOptions{
+		Target: a.Target, Placement: a.Placement, Cgroup: a.Cgroup, Weight: record.Weight, ReadOnly: a.ReadOnly, AllowCache: a.AllowCache, Dev: a.Dev, Suid: a.Suid,
+	}
+}
+
+// differences lists what is in force otherwise than complete options want it, such as "attached
+// at /srv/db1; weight 300, not 700"; "" if nothing. Persist is not compared, nor a Weight of 0.
+func (o AttachOptions) differences(inForce AttachOptions) string {
+	if o.Weight == 0 {
+		o.Weight = inForce.Weight
+	}
+	if o.Persist = inForce.Persist; o == inForce {
+		return ""
+	}
+	text := "attached at " + inForce.Target
+	if o.Target != inForce.Target {
+		text += ", not at " + o.Target
+	}
+	for _, option := range []struct {
+		name         string
+		is, isWanted any
+	}{
+		{"placement", inForce.Placement, o.Placement},
+		{"cgroup", strconv.Quote(inForce.Cgroup), strconv.Quote(o.Cgroup)}, // "" with none
+		{"weight", inForce.Weight, o.Weight},
+		{"read-only", inForce.ReadOnly, o.ReadOnly},
+		{"allow-cache", inForce.AllowCache, o.AllowCache},
+		{"dev", inForce.Dev, o.Dev},
+		{"suid", inForce.Suid, o.Suid},
+	} {
+		if option.is != option.isWanted {
+			text += fmt.Sprintf("; %s %v, not %v", option.name, option.is, option.isWanted)
+		}
+	}
+	return text
+}
+
 // attachAgain changes nothing of a volume that is attached with these options, but may
 // make it persistent, and places a new jbd2 thread.
 func (p *Pool) attachAgain(ctx context.Context, record Record, o AttachOptions) (Status, error) {
-	a := record.Attachment
-	if a.Target != o.Target || a.Placement != o.Placement || a.Cgroup != o.Cgroup || a.ReadOnly != o.ReadOnly || a.Dev != o.Dev || a.Suid != o.Suid {
-		return Status{}, fmt.Errorf("it is %w: attached at %s (placement %s, cgroup %q, read-only %v, dev %v, suid %v)", ErrBusy, a.Target, a.Placement, a.Cgroup, a.ReadOnly, a.Dev, a.Suid)
+	if differs := o.differences(attachedWith(record)); differs != "" {
+		return Status{}, fmt.Errorf("it is %w: %s; to change that, detach it first", ErrBusy, differs)
 	}
 	if o.Persist && record.Persist == nil {
 		if err := p.persistAttached(ctx, &record, o); err != nil {
@@ -155,34 +197,43 @@ func (p *Pool) guardTarget(ctx context.Context, record *Record, target string) e
 	return nil
 }
 
-// attachDetached attaches a volume that can be attached. If that fails, it is detached
-// again, and has its weight of before.
+// attachDetached attaches a volume that can be attached. If that fails, the volume is
+// detached again, and has its earlier weight.
 func (p *Pool) attachDetached(ctx context.Context, record Record, o AttachOptions) (Status, error) {
-	weight := record.Weight
 	record, err := p.planAttach(record, o)
 	if err != nil {
 		return Status{}, err
 	}
-	attaching := operation.Step{Name: "attaching", Intent: func() (bool, error) { return true, nil }}
-	if err := p.run(&record).Do(ctx, attaching); err != nil {
+	asItIs := func() {}
+	if err := p.run(&record).Do(ctx, enter("attaching", asItIs)); err != nil {
 		return Status{}, err
 	}
-	attached := enter("attached", func() {
-		record.Attachment.State = Attached
-		if record.PersistentAt(o.Target) {
-			record.Persist.Unfinished, record.Persist.DetachedBootID = false, ""
+	err = p.run(&record).Do(ctx, p.attachSteps(&record)...)
+	if err == nil {
+		attached := finished(record)
+		if err = p.run(&attached).Do(ctx, enter("attached", asItIs)); err == nil {
+			return p.status(attached), nil
 		}
-	})
-	if err := p.run(&record).Do(ctx, append(p.attachSteps(&record), attached)...); err != nil {
-		// Not with ctx, which may be why it failed.
-		after, undoErr := p.rollback(context.WithoutCancel(ctx), record)
-		if undoErr == nil {
-			after.Weight = weight
-			undoErr = p.writeDetached(after)
-		}
-		return Status{}, errors.Join(err, undoErr)
 	}
-	return p.status(record), nil
+	// Not with ctx, which may be why it failed.
+	after, undoErr := p.rollback(context.WithoutCancel(ctx), record)
+	if undoErr == nil {
+		undoErr = p.writeDetached(after)
+	}
+	return Status{}, errors.Join(err, undoErr)
+}
+
+// finished returns the record of a finished attach. The given one can still be rolled back.
+func finished(record Record) Record {
+	a := *record.Attachment
+	a.State, a.EarlierWeight = Attached, nil
+	if record.PersistentAt(a.Target) {
+		s := *record.Persist
+		s.Unfinished, s.DetachedBootID = false, ""
+		record.Persist = &s
+	}
+	record.Attachment = &a
+	return record
 }
 
 // blocks returns the blocks of a volume in the pool.
@@ -235,8 +286,8 @@ func (p *Pool) planAttach(record Record, o AttachOptions) (Record, error) {
 	if mounted != "" {
 		return record, fmt.Errorf("the mount point %s is %w: %s is mounted there", o.Target, ErrBusy, mounted)
 	}
-	if o.Weight != 0 {
-		record.Weight = o.Weight
+	if earlier := record.Weight; o.Weight != 0 && o.Weight != earlier {
+		a.EarlierWeight, record.Weight = &earlier, o.Weight
 	}
 	if !record.InPool() {
 		facts, err := backing.LookAt(p.blocks(record).Node())

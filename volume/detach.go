@@ -173,13 +173,17 @@ func (p *Pool) mountAgain(ctx context.Context, record Record) error {
 	return p.files.Write(record)
 }
 
-// rollback undoes an attachment from any point, and returns the record without it.
+// rollback undoes an attachment from any point, and returns the record without it, and with
+// the weight from before an attach that was not finished.
 func (p *Pool) rollback(ctx context.Context, record Record) (Record, error) {
 	if err := p.run(&record).Undo(ctx, p.attachSteps(&record)...); err != nil {
 		return record, err
 	}
 	if record.Persist != nil && record.Persist.Unfinished {
 		record.Persist = nil
+	}
+	if earlier := record.Attachment.EarlierWeight; earlier != nil {
+		record.Weight = *earlier
 	}
 	record.Attachment = nil
 	return record, nil

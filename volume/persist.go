@@ -36,11 +36,14 @@ func persistentOptions(s *Persistence) AttachOptions {
 // checkPersist refuses to make a persistent volume persistent with other options.
 func checkPersist(record Record, o AttachOptions) error {
 	s := record.Persist
-	if !o.Persist || s == nil || persistentOptions(s) == persistentOptions(o.persistence()) {
+	if !o.Persist || s == nil {
 		return nil
 	}
-	return fmt.Errorf("it is %w: at each start of the host it is attached at %s (placement %s, cgroup %q, read-only %v); daybook volume detach %s ends that",
-		ErrBusy, s.Target, s.Placement, s.Cgroup, s.ReadOnly, record.Name)
+	differs := persistentOptions(o.persistence()).differences(persistentOptions(s))
+	if differs == "" {
+		return nil
+	}
+	return fmt.Errorf("it is %w: at each start of the host it is %s; daybook volume detach %s ends that", ErrBusy, differs, record.Name)
 }
 
 // planPersistence enters in the record that the volume becomes persistent.

@@ -9,11 +9,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/daybook-project/daybook/internal/atomicfile"
 	"github.com/daybook-project/daybook/internal/awaittest"
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/cgroup"
 	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/volume/internal/imagefile"
+	"github.com/daybook-project/daybook/volume/internal/store"
+	"github.com/daybook-project/daybook/volume/operation"
 	"github.com/daybook-project/daybook/volume/placement"
 )
 
@@ -86,6 +89,67 @@ func TestAFailedAttachLeavesTheWeightAsItWas(t *testing.T) {
 	}
 	if weight := r.inspect(name).Weight; weight != 300 {
 		t.Errorf("weight %d", weight)
+	}
+	r.wantDetached(name)
+}
+
+// Killed at any step: the volume's own weight is a new one only if it is attached with it.
+func TestAKilledAttachLeavesTheWeightAsItWas(t *testing.T) {
+	r := newRig(t)
+	for _, before := range []uint64{0, 300} {
+		c := crash{
+			name: "attach", prepare: func(r *rig, name string) { r.create(name, CreateOptions{Weight: before}) },
+			order: order{Operation: "attach", Attach: AttachOptions{Weight: 800}},
+		}
+		attached := false
+		for at, step := range r.stepsOf(c) {
+			name, o := r.begin(c)
+			o.KillAt = at
+			if !r.killed(o) {
+				t.Fatalf("attach ended before step %q", step)
+			}
+			for n := 0; r.killed(order{Operation: "repair", KillAt: n}); n++ {
+			}
+			r.repair()
+			want := before
+			if r.inspect(name).Attachment != nil {
+				want, attached = 800, true
+			}
+			if weight := r.inspect(name).Weight; weight != want {
+				t.Errorf("killed at %q: weight %d, want %d", step, weight, want)
+			}
+			r.clear()
+		}
+		if !attached {
+			t.Error("no kill left the volume attached")
+		}
+	}
+}
+
+// Also if the last step alone fails, with which the weight and the persistence are final.
+func TestAnAttachThatCannotBeRecordedLeavesTheVolumeAsItWas(t *testing.T) {
+	r := newPersistentRig(t)
+	name := r.name("v")
+	r.create(name, CreateOptions{Weight: 300})
+	inTheWay := filepath.Join(r.pool.files.VolumeDir(name), store.RecordFile+atomicfile.TemporarySuffix)
+	p := *r.pool
+	p.engine.Stop = func(step string) {
+		var err error
+		switch step {
+		case "placed":
+			err = os.MkdirAll(filepath.Join(inTheWay, "full"), 0o700)
+		case "mounted" + operation.Undone:
+			err = os.RemoveAll(inTheWay)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := p.Attach(t.Context(), name, AttachOptions{Target: r.target(name), Weight: 800, Persist: true}); err == nil || exists(inTheWay) {
+		t.Errorf("%v; %s exists: %v", err, inTheWay, exists(inTheWay))
+	}
+	if status := r.inspect(name); status.Weight != 300 || status.Persist != nil || exists(r.target(name)) {
+		t.Errorf("weight %d, persistent %+v, target exists: %v", status.Weight, status.Persist, exists(r.target(name)))
 	}
 	r.wantDetached(name)
 }

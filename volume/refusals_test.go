@@ -137,6 +137,10 @@ func TestMountPointsThatCannotBeAreRefusedAndNothingIsLeft(t *testing.T) {
 		t.Errorf("attached in a second way: %v", err)
 	}
 	r.attach(other, AttachOptions{}) // once more, unchanged
+	_, err := r.pool.Attach(t.Context(), other, AttachOptions{Target: r.target(other), Weight: 700})
+	wantError(t, err, ErrBusy, "; weight 0, not 700; to change that, detach it first")
+	_, err = r.pool.Attach(t.Context(), other, AttachOptions{Target: r.target(other), AllowCache: true, Persist: true})
+	wantError(t, err, ErrBusy, "attached at "+r.target(other)+"; allow-cache false, not true")
 	r.wantTidy()
 	r.wantKept(name)
 	r.clear()

@@ -169,7 +169,7 @@ func (f *adoptFlags) log(w io.Writer) *slog.Logger {
 }
 
 // keep places the journals, and keeps them unless --once is set.
-func (f *adoptFlags) keep(cmd *cobra.Command, entries []adopt.Entry) (err error) {
+func (f *adoptFlags) keep(cmd *cobra.Command, entries []adopt.Entry) error {
 	ctx, log := cmd.Context(), f.log(cmd.ErrOrStderr())
 	store, err := adopt.Open(f.stateDir)
 	if err != nil {
@@ -182,14 +182,16 @@ func (f *adoptFlags) keep(cmd *cobra.Command, entries []adopt.Entry) (err error)
 	if err != nil {
 		log.Warn("not all that a killed adopt left could be undone", "why", err)
 	}
-	keeper := adopt.NewKeeper(store, log)
-	if !f.once {
-		guardian, err := adopt.StartGuardian(f.stateDir, log)
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, guardian.Close()) }()
+	place := func() error { return f.place(cmd, store, entries, log) }
+	if f.once {
+		return place()
 	}
+	return adopt.Guarded(f.stateDir, log, place)
+}
+
+// place is keep after what killed keepers left was undone.
+func (f *adoptFlags) place(cmd *cobra.Command, store adopt.Store, entries []adopt.Entry, log *slog.Logger) error {
+	ctx, keeper := cmd.Context(), adopt.NewKeeper(store, log)
 	watch := adopt.NewWatch(keeper, entries, log)
 	placed := watch.Place(ctx)
 	for _, s := range keeper.Status() {

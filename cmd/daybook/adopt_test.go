@@ -7,12 +7,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/adopt"
+	"github.com/daybook-project/daybook/internal/awaittest"
 	"github.com/daybook-project/daybook/internal/cgroup"
 	"github.com/daybook-project/daybook/internal/cgrouptest"
 	"github.com/daybook-project/daybook/internal/ext4"
@@ -145,6 +147,41 @@ func TestAdoptKeepsTheJournalInTheCgroupUntilItIsInterrupted(t *testing.T) {
 		if refused.ProcessState == nil || refused.ProcessState.ExitCode() != exitUsage || !strings.Contains(string(out), want) {
 			t.Errorf("adopt --cgroup %s: %v: %s; want exit code %d and %q", at, err, out, exitUsage, want)
 		}
+	}
+}
+
+// The guardian does the last undo, so its failure is the command's.
+func TestAdoptFailsIfItsGuardianDoes(t *testing.T) {
+	r := newAdoptRig(t)
+	command := r.start(r.fs.Dir, "--cgroup", r.cgroup)
+	children := childrenOf(t, command.Process.Pid)
+	if len(children) != 1 {
+		t.Fatalf("children %v, want the guardian alone", children)
+	}
+	victimtest.Stop(t, children[0])
+	pipe, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/3", children[0]))
+	if err != nil || !strings.HasPrefix(pipe, "pipe:") {
+		t.Fatalf("descriptor 3 of the guardian is %q, %v", pipe, err)
+	}
+	if err := command.Process.Signal(unix.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	// A guardian that is killed earlier is replaced.
+	awaittest.Until(t, awaittest.Patience, "adopt closes its end of the pipe", func() bool {
+		files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", command.Process.Pid))
+		return !slices.ContainsFunc(files, func(file string) bool {
+			to, _ := os.Readlink(file)
+			return to == pipe
+		})
+	})
+	if err := unix.Kill(children[0], unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Wait(); err == nil || command.ProcessState.ExitCode() != exitFailure {
+		t.Errorf("the guardian was killed: %v, want exit code %d", err, exitFailure)
+	}
+	if at := r.at(); at != "/" {
+		t.Errorf("the journal's thread is in %s", at)
 	}
 }
 

@@ -22,7 +22,7 @@ func newVolumeAttachCommand(v *volumeFlags) *cobra.Command {
 		Long: `Attach mounts the volume on the target and places its jbd2 thread. An image is mounted
 through a loop device with direct I/O. The volume stays attached until "daybook volume
 detach" or until the host shuts down. A volume that is attached there already is not
-changed.
+changed; if it is attached with other options, attach fails.
 
 With --persist the volume is attached at each start of the host, before the container
 engines start. The unit daybook-attach.service does that with "attach --all-persistent"

@@ -37,6 +37,9 @@ const (
 	guardAttempts = 60
 	guardPause    = time.Second
 	guardPatience = 30 * time.Second
+	// heldPatience and heldPause bound how long it retries records that a process has locked.
+	heldPatience = 10 * time.Second
+	heldPause    = 100 * time.Millisecond
 	// deathPause is between two looks whether the keeper has died.
 	deathPause = 10 * time.Millisecond
 )
@@ -76,17 +79,29 @@ func guard() error {
 	if err != nil {
 		return err
 	}
-	if string(said) != guardGoodbye {
+	killed := string(said) != guardGoodbye
+	if killed {
 		awaitDeath(keeper)
 	}
-	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	store := Existing(os.Args[1])
-	for attempt := 1; ; attempt++ {
-		_, err := store.UndoAbandoned(context.Background(), false, log)
-		if err == nil || attempt == guardAttempts {
+	return undoLeft(Existing(os.Args[1]), killed, slog.New(slog.NewTextHandler(os.Stderr, nil)))
+}
+
+// undoLeft undoes what the keeper has left, and retries. If the keeper was killed, another
+// process may have the lock of its record for a moment, so records with a lock are retried for
+// heldPatience. After that, other processes keep them.
+func undoLeft(store Store, killed bool, log *slog.Logger) error {
+	attempts, heldUntil := 1, time.Now().Add(heldPatience)
+	for {
+		_, held, err := store.undoAllAbandoned(context.Background(), false, log)
+		switch {
+		case err != nil && attempts < guardAttempts:
+			attempts++
+			time.Sleep(guardPause)
+		case err == nil && held && killed && time.Now().Before(heldUntil):
+			time.Sleep(heldPause)
+		default:
 			return err
 		}
-		time.Sleep(guardPause)
 	}
 }
 
@@ -127,6 +142,17 @@ func StartGuardian(stateDir string, log *slog.Logger) (*Guardian, error) {
 	g := &Guardian{stateDir: stateDir, log: log, ended: make(chan error, 1), process: process}
 	go g.watch(process)
 	return g, nil
+}
+
+// Guarded does work while a guardian of this process's placements lives, and then ends the
+// guardian. The error joins that of work and that of the guardian, which undoes last what the
+// work has left.
+func Guarded(stateDir string, log *slog.Logger, work func() error) error {
+	guardian, err := StartGuardian(stateDir, log)
+	if err != nil {
+		return err
+	}
+	return errors.Join(work(), guardian.Close())
 }
 
 // watch starts another process when one has died, until the guardian is closed.
@@ -213,6 +239,9 @@ func (g *Guardian) Close() error {
 	g.mu.Unlock()
 	select {
 	case end := <-g.ended:
+		if end != nil {
+			end = fmt.Errorf("the guardian failed: %w", end)
+		}
 		return errors.Join(err, end)
 	case <-time.After(guardPatience):
 		return errors.Join(err, errors.New("the guardian does not end"))

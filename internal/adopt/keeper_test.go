@@ -274,26 +274,112 @@ func TestAGuardianWhoseKeeperIsDeadAlreadyReleases(t *testing.T) {
 	r.await("the victim places it", func() bool { return r.at() == r.journalOf(c.path) })
 	_ = victim.Process.Kill()
 	_ = victim.Wait()
-	pipe := func() (reads, writes *os.File) {
-		reads, writes, err := os.Pipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return reads, writes
-	}
-	nobodyReads, said := pipe()
-	keeper, nobodyWrites := pipe()
-	guardian := exec.Command(os.Args[0])
-	guardian.Args = []string{guardName, r.state, strconv.Itoa(victim.Process.Pid)}
-	guardian.Env = []string{guardVariable + "=1"}
-	guardian.Stdout, guardian.ExtraFiles = said, []*os.File{keeper}
-	if err := errors.Join(nobodyReads.Close(), nobodyWrites.Close(), guardian.Start(), said.Close(), keeper.Close()); err != nil {
-		t.Fatal(err)
-	}
+	guardian := r.guardianOf(victim.Process.Pid)
 	if err := guardian.Wait(); err != nil {
 		t.Error(err)
 	}
 	r.wantAt("the guardian has ended", "/")
+}
+
+// guardianOf starts the guardian of a dead keeper.
+func (r *rig) guardianOf(keeper int) *exec.Cmd {
+	r.t.Helper()
+	pipe := func() (reads, writes *os.File) {
+		reads, writes, err := os.Pipe()
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		return reads, writes
+	}
+	nobodyReads, said := pipe()
+	pipeOfKeeper, nobodyWrites := pipe()
+	guardian := exec.Command(os.Args[0])
+	guardian.Args = []string{guardName, r.state, strconv.Itoa(keeper)}
+	guardian.Env = []string{guardVariable + "=1"}
+	guardian.Stdout, guardian.ExtraFiles = said, []*os.File{pipeOfKeeper}
+	if err := errors.Join(nobodyReads.Close(), nobodyWrites.Close(), guardian.Start(), said.Close(), pipeOfKeeper.Close()); err != nil {
+		r.t.Fatal(err)
+	}
+	return guardian
+}
+
+// A lock of a dead keeper's record can be another process's for a moment.
+func TestTheGuardianRetriesARecordThatIsHeldForAMoment(t *testing.T) {
+	r := newRig(t)
+	c := r.container("db")
+	victim := r.victim(order{Wanted: Wanted{Filesystem: r.filesystem(), Cgroup: c.path}, KillAt: -1})
+	if err := victim.Start(); err != nil {
+		t.Fatal(err)
+	}
+	r.await("the victim places it", func() bool { return r.at() == r.journalOf(c.path) })
+	_ = victim.Process.Kill()
+	_ = victim.Wait()
+	lock, err := r.store().lock(r.filesystem().Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	guardian := r.guardianOf(victim.Process.Pid)
+	time.Sleep(300 * time.Millisecond) // it tries meanwhile
+	r.wantAt("held", r.journalOf(c.path))
+	lock.Release()
+	if err := guardian.Wait(); err != nil {
+		t.Error(err)
+	}
+	r.wantAt("the guardian has ended", "/")
+}
+
+// A list changes nothing, also where it could not.
+func TestAListTakesNoLockAndMakesNoFile(t *testing.T) {
+	r := newRig(t)
+	c := r.container("db")
+	readOnly := t.TempDir()
+	err := unix.Mount(r.state, readOnly, "", unix.MS_BIND, "")
+	if err == nil {
+		t.Cleanup(func() {
+			if err := unix.Unmount(readOnly, 0); err != nil {
+				t.Error(err)
+			}
+		})
+		err = unix.Mount("", readOnly, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, "")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantList := func(when string, keeper int, abandoned bool) {
+		t.Helper()
+		for _, dir := range []string{r.state, readOnly} {
+			all, err := Existing(dir).List()
+			if err != nil || len(all) != 1 || all[0].KeeperPID != keeper || all[0].Abandoned != abandoned || all[0].Problem != "" {
+				t.Errorf("%s: %+v, %v; want keeper %d, abandoned %v", when, all, err, keeper, abandoned)
+			}
+		}
+	}
+	k := r.keeper()
+	r.keep(k, Wanted{Filesystem: r.filesystem(), Cgroup: c.path})
+	wantList("kept", os.Getpid(), false)
+	if err := k.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	victim := r.victim(order{Wanted: Wanted{Filesystem: r.filesystem(), Cgroup: c.path}, KillAt: -1})
+	if err := victim.Start(); err != nil {
+		t.Fatal(err)
+	}
+	r.await("the victim places it", func() bool { return r.at() == r.journalOf(c.path) })
+	wantList("kept by the victim", victim.Process.Pid, false)
+	_ = victim.Process.Kill()
+	_ = victim.Wait()
+	wantList("the victim was killed", 0, true)
+	lockPath := r.store().lockPath(r.filesystem().Name)
+	if _, err := os.Stat(lockPath); err != nil {
+		t.Errorf("the victim's lock is gone: %v", err)
+	}
+	if err := os.Remove(lockPath); err != nil {
+		t.Fatal(err)
+	}
+	wantList("without a lock", 0, true)
+	if _, err := r.store().UndoAbandoned(t.Context(), false, r.log()); err != nil {
+		t.Error(err)
+	}
 }
 
 // childrenOf are the children of a process.

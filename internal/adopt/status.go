@@ -40,16 +40,16 @@ type Status struct {
 
 // List reports all placements, by name.
 func (s Store) List() ([]Status, error) {
+	all := []Status{}
 	names, err := s.Names()
-	if err != nil {
-		return nil, err
+	if err != nil || len(names) == 0 { // in a chroot, where packages are removed, too, there may be no /proc
+		return all, err
 	}
 	boot, err := kernel.BootID()
 	if err != nil {
 		return nil, err
 	}
 	slices.Sort(names)
-	all := []Status{}
 	for _, name := range names {
 		record, err := s.Read(name)
 		if err != nil {
@@ -57,8 +57,11 @@ func (s Store) List() ([]Status, error) {
 			continue
 		}
 		status := record.status(s.thread(&record, slog.New(slog.DiscardHandler)))
-		pid, kept := s.KeptBy(name)
-		status.KeeperPID, status.Abandoned = pid, !kept && !record.Once
+		pid, kept, err := s.KeptBy(name)
+		status.KeeperPID, status.Abandoned = pid, err == nil && !kept && !record.Once
+		if err != nil {
+			status.Problem = err.Error()
+		}
 		if record.BootID != boot {
 			status.Problem = "the host was restarted since: nothing of it is left"
 		}

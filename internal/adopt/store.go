@@ -188,18 +188,14 @@ func (s Store) remove(name string) error {
 // lock takes the lock of one file system. The error is a *filelock.HeldError if another
 // process keeps it.
 func (s Store) lock(name string) (*filelock.Lock, error) {
-	return filelock.Take(filepath.Join(s.dir, name+lockSuffix))
+	return filelock.Take(s.lockPath(name))
 }
 
-// KeptBy says whether a process keeps a file system, and which; 0: unknown.
-func (s Store) KeptBy(name string) (pid int, kept bool) {
-	lock, err := s.lock(name)
-	var held *filelock.HeldError
-	if errors.As(err, &held) {
-		return held.PID, true
-	}
-	lock.Release()
-	return 0, false
+func (s Store) lockPath(name string) string { return filepath.Join(s.dir, name+lockSuffix) }
+
+// KeptBy says whether a process keeps a file system, and which; 0: unknown. It makes no file.
+func (s Store) KeptBy(name string) (pid int, kept bool, err error) {
+	return filelock.Holder(s.lockPath(name))
 }
 
 // neighbours are the other adopted file systems.

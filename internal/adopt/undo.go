@@ -96,31 +96,40 @@ func (s Store) undo(ctx context.Context, engine *operation.Engine, r Record, log
 // UndoAbandoned undoes the placements whose keeper has died. once includes those that were
 // made without a keeper.
 func (s Store) UndoAbandoned(ctx context.Context, once bool, log *slog.Logger) (outcomes []Outcome, err error) {
+	outcomes, _, err = s.undoAllAbandoned(ctx, once, log)
+	return outcomes, err
+}
+
+// undoAllAbandoned is UndoAbandoned. held says that a process has the lock of a record: its
+// keeper, or another one that undoes it.
+func (s Store) undoAllAbandoned(ctx context.Context, once bool, log *slog.Logger) (outcomes []Outcome, held bool, err error) {
 	names, err := s.Names()
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	var failures []error
 	for _, name := range names {
-		outcome, undone, err := s.undoAbandoned(ctx, name, once, log)
-		if undone {
-			outcomes = append(outcomes, outcome)
+		lock, err := s.lock(name)
+		var holder *filelock.HeldError
+		if errors.As(err, &holder) {
+			held = true
+			continue
+		}
+		if err == nil {
+			var outcome Outcome
+			var undone bool
+			if outcome, undone, err = s.undoAbandoned(ctx, name, once, log); undone {
+				outcomes = append(outcomes, outcome)
+			}
+			lock.Release()
 		}
 		failures = append(failures, err)
 	}
-	return outcomes, errors.Join(failures...)
+	return outcomes, held, errors.Join(failures...)
 }
 
+// undoAbandoned undoes one placement. The caller has the lock.
 func (s Store) undoAbandoned(ctx context.Context, name string, once bool, log *slog.Logger) (outcome Outcome, undone bool, err error) {
-	lock, err := s.lock(name)
-	var held *filelock.HeldError
-	if errors.As(err, &held) {
-		return outcome, false, nil // its keeper lives
-	}
-	if err != nil {
-		return outcome, false, err
-	}
-	defer lock.Release()
 	record, err := s.Read(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return outcome, false, nil

@@ -128,7 +128,7 @@ const lockFile = "agent.lock"
 
 // Run keeps journals in their cgroups until ctx ends, and then undoes all. If this process is
 // killed, a guardian undoes all.
-func (a *Agent) Run(ctx context.Context) (err error) {
+func (a *Agent) Run(ctx context.Context) error {
 	store, err := adopt.Open(a.config.StateDir)
 	if err != nil {
 		return err
@@ -146,12 +146,12 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	if err := a.undoLeft(ctx); err != nil {
 		a.log.Warn("not all that a killed agent left could be undone; later rounds try again", "why", err)
 	}
-	guardian, err := adopt.StartGuardian(a.config.StateDir, a.log)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, guardian.Close()) }()
-	a.keeper = adopt.NewKeeper(store, a.log)
+	return adopt.Guarded(a.config.StateDir, a.log, func() error { return a.rounds(ctx) })
+}
+
+// rounds is Run beside a guardian.
+func (a *Agent) rounds(ctx context.Context) (err error) {
+	a.keeper = adopt.NewKeeper(a.store, a.log)
 	a.keeper.StopAt(a.stopAt)
 	if a.asker.from != nil {
 		// Before the first placement, so that no weight is set and corrected at once.

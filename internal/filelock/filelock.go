@@ -45,41 +45,53 @@ type Lock struct {
 // Take locks the file at path without waiting. It creates a missing file with
 // mode 0600; Release removes it. A file that others can open, or that belongs
 // to another user, is rejected. The error is a *HeldError if another process
-// holds the lock.
+// holds the lock. Processes that ask for its holder at the same time ([Holder]) do not
+// matter, unless one takes longer than a second.
 func Take(path string) (*Lock, error) {
-	for {
+	for deadline := time.Now().Add(askPatience); ; {
 		file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
 		if err != nil {
 			return nil, fmt.Errorf("cannot lock: %w", err)
 		}
-		l, err := take(file, path)
+		l, err := take(file, path, deadline)
 		if l != nil || err != nil {
 			return l, err
 		}
 	}
 }
 
-// take returns neither lock nor error if the file was removed or replaced
-// meanwhile.
-func take(file *os.File, path string) (*Lock, error) {
+// take returns neither lock nor error if the file was removed or replaced meanwhile, or
+// if, before the deadline, processes only ask for its holder.
+func take(file *os.File, path string, deadline time.Time) (*Lock, error) {
 	err := checkPrivate(file, unix.S_IFREG)
 	if err == nil {
 		err = TryLockByPID(file)
 	}
+	var held *HeldError
+	if errors.As(err, &held) && time.Now().Before(deadline) {
+		if shared, _ := tryShared(file); shared {
+			err = file.Close()
+			time.Sleep(askPause)
+			return nil, err
+		}
+	}
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
-	// The former holder may have removed the file: a lock on a removed file
-	// excludes no process.
-	opened, err1 := file.Stat()
-	named, err2 := os.Lstat(path)
-	if err1 != nil || err2 != nil || !os.SameFile(opened, named) {
+	if !isNamed(file, path) {
 		return nil, file.Close()
 	}
 	// The lock is valid without the PID, for example on a full disk.
 	_ = WritePID(file)
 	return &Lock{file: file, path: path}, nil
 }
+
+// Take waits at most askPatience for processes that only ask for the holder. Each of them
+// needs a few microseconds, unless the host is busy. askPause is between two attempts.
+const (
+	askPatience = time.Second
+	askPause    = time.Millisecond
+)
 
 // Release removes the file and releases the lock.
 func (l *Lock) Release() {

@@ -136,6 +136,9 @@ type Attachment struct {
 	// Dev and Suid: it is mounted without nodev and nosuid.
 	Dev  bool `json:"dev,omitempty"`
 	Suid bool `json:"suid,omitempty"`
+	// EarlierWeight is the volume's Weight from before it was attached with another one,
+	// until the state is Attached. A rollback restores it. Nil: the weight stays.
+	EarlierWeight *uint64 `json:"earlier_weight,omitempty"`
 	// Placed has the place of the jbd2 thread, and the changes to cgroups for it.
 	placement.Placed
 
@@ -253,6 +256,11 @@ func (a Attachment) check(name string) error {
 	}
 	if !CleanPath(a.Target) || a.Target == "/" {
 		return fmt.Errorf("mount point %q", a.Target)
+	}
+	if a.EarlierWeight != nil {
+		if err := CheckWeight(*a.EarlierWeight); err != nil {
+			return err
+		}
 	}
 	return a.Placed.Check(name)
 }

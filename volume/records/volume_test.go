@@ -18,7 +18,8 @@ func sampleRecord() Volume {
 		Format: Format, Name: "db", ID: "767aa504-c6dd-403c-b36f-59bc672629d5", SizeBytes: 16 << 20, Provision: Thin, SectorBytes: 512, Weight: 500,
 		Labels: map[string]string{"app": "db"},
 		Attachment: &Attachment{
-			State: Attached, BootID: "boot", Target: "/mnt/db", MadeTarget: true, LoopDevice: "loop3",
+			EarlierWeight: new(uint64(0)),
+			State:         Attached, BootID: "boot", Target: "/mnt/db", MadeTarget: true, LoopDevice: "loop3",
 			Placed: placement.Placed{
 				Placement: placement.Parent, Cgroup: "/user/db1", Journal: "/user/db1/journal-db", MadeCgroups: []string{"/user/db1/journal-db"}, EnabledIO: []string{"/user/db1"},
 				WeightBefore: &placement.WeightBefore{File: "io.bfq.weight", Disk: "7:0", Scheduler: "bfq", Default: 100},
@@ -67,6 +68,7 @@ func TestADamagedRecordIsRefused(t *testing.T) {
 		"loop path":           func(r *Volume) { r.Attachment.LoopDevice = "loop/../sda" },
 		"no loop":             func(r *Volume) { r.Attachment.LoopDevice = "sda" },
 		"placement":           func(r *Volume) { r.Attachment.Placement = "" },
+		"earlier weight":      func(r *Volume) { r.Attachment.EarlierWeight = new(uint64(1001)) },
 		"root as parent":      func(r *Volume) { r.Attachment.Cgroup = "/" },
 		"another journal":     func(r *Volume) { r.Attachment.Journal = "/docker" },
 		"cgroup with dots":    func(r *Volume) { r.Attachment.Cgroup = "/user/../docker" },

@@ -21,6 +21,8 @@ const (
 	// throttledPart: a sibling that gets at least this part of its limit is limited
 	// by it.
 	throttledPart = 0.85
+	// servedPart: one that waits for the disk in at least this part of the time is not.
+	servedPart = 0.8
 	// WantingPart: a sibling with requests outstanding for at least this part of
 	// the time could use more.
 	WantingPart = 0.7
@@ -330,7 +332,9 @@ func (l *LimitLaw) instead(free limitedSibling, seconds, total float64, wanting 
 	}
 	lacking := make(map[string]float64, len(wanting))
 	for _, s := range wanting {
-		if s.m.throttled() || s.lack() < gap {
+		// What waits for the disk is held up by the disk, which serves it and the free one alike.
+		held := s.m.throttled() && s.m.busy.Rate() < servedPart
+		if held || s.lack() < gap {
 			continue
 		}
 		lacking[s.o.ID] = s.m.lacking + seconds

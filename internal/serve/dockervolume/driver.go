@@ -129,14 +129,14 @@ func (d *driver) mount(ctx context.Context, name, id string) (mountpoint string,
 	if err != nil {
 		return "", fmt.Errorf("the labels of volume %s: %w", name, err)
 	}
-	options.Target = d.target(name)
 	ids, known := d.users.get(name)
 	target := d.made(name)
 	held := known && before.Mountpoint != "" && before.Attachment.Target == target
 	if !held {
 		// A volume that is not attached, or that another has attached, has no users.
-		ids, target = nil, options.Target
+		ids, target = nil, d.target(name)
 	}
+	options.Target = target
 	// The directory may be gone if /run was cleared.
 	if err := os.MkdirAll(d.targets, 0o711); err != nil {
 		return "", fmt.Errorf("cannot mount volume %s: %w", name, err)

@@ -152,7 +152,13 @@ func TestDaemonDetachesFromWhereAnEarlierOneAttached(t *testing.T) {
 		return err == nil
 	})
 	r.wantMounted(moved, true)
+	// The mount of the first user serves a second one, too.
+	if point := r.mount(moved, "two"); point != r.home+"/mnt/"+moved {
+		t.Errorf("mounted for a second user at %q", point)
+	}
 	r.unmount(moved, "one")
+	r.wantMounted(moved, true)
+	r.unmount(moved, "two")
 	r.wantMounted(moved, false)
 	if point := r.mount(old, "two"); !strings.HasPrefix(point, r.home+"/elsewhere/") {
 		t.Errorf("mounted at %q", point)
