@@ -104,6 +104,9 @@ Without direct I/O, attach fails with the reason, unless --allow-cache is given.
 			if err != nil {
 				return explainVolume(err)
 			}
+			if o.Persist {
+				warnOfNoUnit(cmd, "/", args[0])
+			}
 			if asJSON {
 				return printVolumeJSON(cmd.OutOrStdout(), status)
 			}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/ext4"
@@ -101,5 +103,40 @@ func TestContainersStartAfterTheirVolumesAreAttached(t *testing.T) {
 	}
 	if stays := systemdtest.Values(t, unit, "RemainAfterExit"); !slices.Equal(stays, []string{"yes"}) {
 		t.Errorf("RemainAfterExit=%q", stays)
+	}
+}
+
+// A host whose service manager does not attach persistent volumes is said so, once, on stderr.
+func TestPersistWarnsThatNoUnitAttachesTheVolume(t *testing.T) {
+	root := t.TempDir()
+	warning := func() string {
+		var errs bytes.Buffer
+		cmd := &cobra.Command{}
+		cmd.SetErr(&errs)
+		warnOfNoUnit(cmd, root, "db1")
+		return errs.String()
+	}
+	if text := warning(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "nothing attaches volume db1 at the next start") || !strings.Contains(text, "systemctl enable daybook-attach.service") {
+		t.Errorf("without a unit: %q", text)
+	}
+	// The unit alone is not enabled; a link to it in another's directory is, also a dangling one.
+	dir := filepath.Join(root, "usr/lib/systemd/system")
+	wants := filepath.Join(root, "etc/systemd/system/local-fs.target.wants")
+	for _, made := range []string{dir, wants} {
+		if err := os.MkdirAll(made, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, attachUnit), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if text := warning(); text == "" {
+		t.Error("the unit is there and not enabled: no warning")
+	}
+	if err := os.Symlink("/usr/lib/systemd/system/"+attachUnit, filepath.Join(wants, attachUnit)); err != nil {
+		t.Fatal(err)
+	}
+	if text := warning(); text != "" {
+		t.Errorf("the unit is enabled: %q", text)
 	}
 }
