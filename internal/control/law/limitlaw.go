@@ -21,7 +21,7 @@ const (
 	// throttledPart: a sibling that gets at least this part of its limit is limited
 	// by it.
 	throttledPart = 0.85
-	// servedPart: one that waits for the disk in at least this part of the time is not.
+	// servedPart: the disk limits one that waits for it in at least this part of the time.
 	servedPart = 0.8
 	// WantingPart: a sibling with requests outstanding for at least this part of
 	// the time could use more.
@@ -64,10 +64,7 @@ type LimitLaw struct {
 	freeSeconds          float64
 	// freeShare is its share, as configured, among those that are active.
 	freeShare float64
-	// trialSeconds is the time after which the next trial begins, in seconds; 0 means the first.
-	trialSeconds float64
-	// most is the most that all did lately, in bytes per second.
-	most float64
+	trials
 	// stalled is the time in seconds since a request of any sibling ended.
 	stalled float64
 }
@@ -140,7 +137,6 @@ func (l *LimitLaw) Next(seconds float64, siblings []Observation) []float64 {
 		}
 	}
 	if stalled {
-		l.freeSeconds = 0
 		l.keepDebts(seconds, plain)
 		for n, o := range siblings {
 			limits[n] = l.memory[o.ID].limit
@@ -162,6 +158,7 @@ func (l *LimitLaw) Next(seconds float64, siblings []Observation) []float64 {
 	before := l.free
 	l.choose(seconds, total, wanting)
 	if l.free != before {
+		l.endTrial(before)
 		l.compareFrom(l.rates(active, (*limitMemory).ratesNow))
 	}
 	for _, s := range active {
@@ -303,7 +300,7 @@ func (l *LimitLaw) divide(seconds float64, active []limitedSibling) (total float
 // choose returns the sibling without a limit: the one that lacks most of its due.
 // The choice stays, because a sibling with a deep queue takes the disk when its
 // limit ends. It changes if the sibling could not use more, or if another lacks
-// still more for some time although it does not reach its limit. A sibling that is held at
+// still more for some time and is not held by its limit. A sibling that is held at
 // the least already has too much: it is chosen only if no other wants more.
 func (l *LimitLaw) choose(seconds, total float64, wanting []limitedSibling) {
 	lacking := slices.DeleteFunc(slices.Clone(wanting), func(s limitedSibling) bool { return s.floored })

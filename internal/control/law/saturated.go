@@ -27,11 +27,6 @@ const (
 	// It was not saturated if the others have refuteGain more than before, and it
 	// has less by refutePart of that.
 	refuteGain, refutePart = 0.03, 0.5
-	// wastedPart: if all do less than this part of the most that they did lately, the check may
-	// have begun while rates changed, and find nothing for that. Then a trial begins after
-	// trialAfter seconds, and each further one after twice the time, up to trialMost: the others
-	// have more for 2*nowSeconds. The most that all did fades with mostSeconds.
-	wastedPart, trialAfter, trialMost, mostSeconds = 0.4, 15.0, 300.0, 600.0
 )
 
 // saturation is the state of a sibling that can use no more although it always has requests
@@ -99,7 +94,7 @@ func (l *LimitLaw) lookAtFree(seconds float64, active []limitedSibling) {
 	}
 	free, others := l.rates(active, (*limitMemory).ratesNow)
 	share := shareOf(l.free, active)
-	l.most = math.Max(free+others, l.most*math.Exp(-seconds/mostSeconds))
+	l.trials.add(free+others, seconds)
 	if share != l.freeShare {
 		// Others are active, or the configuration is another one.
 		l.freeShare, m.lost = share, false
@@ -107,7 +102,7 @@ func (l *LimitLaw) lookAtFree(seconds float64, active []limitedSibling) {
 	}
 	if m.trial {
 		if l.freeSeconds += seconds; l.freeSeconds >= 2*nowSeconds {
-			m.saturation, m.demand = saturation{}, 0
+			l.endTrial(l.free)
 			l.compareFrom(free, others)
 		}
 		return
@@ -147,11 +142,10 @@ func (l *LimitLaw) lookAtFree(seconds float64, active []limitedSibling) {
 	gaveUp := l.othersRate - others
 	switch {
 	case gaveUp > gaveUpPart*l.othersRate && free-l.freeRate < gainPart*gaveUp:
-		l.trialSeconds = 0
 		m.saturate(l.rates(active, (*limitMemory).ratesEven))
 		l.compareFrom(l.rates(active, (*limitMemory).ratesLately))
-	case l.freeSeconds >= math.Max(trialAfter, l.trialSeconds) && free+others < wastedPart*l.most:
-		l.trialSeconds = math.Min(trialMost, 2*math.Max(trialAfter, l.trialSeconds))
+	case l.trials.due():
+		l.trials.begin()
 		m.saturate(l.rates(active, (*limitMemory).ratesEven))
 		m.trial = true
 		l.compareFrom(free, others)

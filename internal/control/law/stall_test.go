@@ -154,6 +154,17 @@ func TestAnotherSiblingLosesItsLimitOnlyIfItLacksMoreForSomeTime(t *testing.T) {
 	}
 }
 
+// stalled is a step of half a second in which no request ends: the disk writes the last container's
+// journal.
+func stalled(d *queueDisk, law *LimitLaw, journalBytes float64) (limits []float64) {
+	var observations []Observation
+	for n, c := range d.containers {
+		observations = append(observations, Observation{ID: fmt.Sprint("c", n), Ideal: c.ideal, Weight: 1})
+	}
+	observations[len(observations)-1].JournalBytes = journalBytes
+	return law.Next(0.5, observations)
+}
+
 // While no request ends, limits stay: the siblings have not become idle. Their hidden I/O
 // counts.
 func TestLimitsStayWhileNoRequestEnds(t *testing.T) {
@@ -164,14 +175,7 @@ func TestLimitsStayWhileNoRequestEnds(t *testing.T) {
 	for _, c := range d.containers {
 		before = append(before, c.limit)
 	}
-	stall := func(journalBytes float64) []float64 {
-		var observations []Observation
-		for n, c := range d.containers {
-			observations = append(observations, Observation{ID: fmt.Sprint("c", n), Ideal: c.ideal, Weight: 1})
-		}
-		observations[2].JournalBytes = journalBytes
-		return law.Next(0.5, observations)
-	}
+	stall := func(journalBytes float64) []float64 { return stalled(d, law, journalBytes) }
 	for step := range 6 {
 		if limits := stall([]float64{16e6, 16e6, 0, 0, 0, 0}[step]); !slices.Equal(limits, before) {
 			t.Fatalf("after %.1f s without an end of a request the limits are %.0f; want %.0f", float64(step+1)/2, limits, before)
@@ -187,6 +191,26 @@ func TestLimitsStayWhileNoRequestEnds(t *testing.T) {
 	}
 	if slices.Max(limits) > 0 {
 		t.Errorf("after 5 s without an end of a request the limits are %.0f; want none", limits)
+	}
+}
+
+// Another takes the place of the one without a limit during its trial. Nothing has shown that the
+// first can use no more, so its demand is unknown again.
+func TestATrialEndsWithTheTurnOfTheSibling(t *testing.T) {
+	d := &queueDisk{bytesPerSecond: 40e6, containers: []*queueContainer{{ideal: 400, depth: 8}, {ideal: 300, depth: 8}, {ideal: 300, depth: 8}}}
+	law := NewLimitLaw()
+	limitBy(d, law, 60, 1)
+	m := law.memory["c0"]
+	m.saturate(16e6, 24e6)
+	m.trial, law.freeSeconds = true, 0
+	d.containers[1].demand, d.containers[1].busy = 2.4e6, true // c0 has what c1 leaves
+	for range 5 {
+		if limitBy(d, law, 0, 1); law.free != "c0" {
+			break
+		}
+	}
+	if law.free == "c0" || m.trial || m.saturatedRate > 0 || m.demand > 0 {
+		t.Errorf("without a limit is %s; c0 is known as %+v; want another, and no trial", law.free, m.saturation)
 	}
 }
 
