@@ -72,7 +72,7 @@ func (t Thread) setWeight(ctx context.Context, run operation.Run, tree *cgroup.T
 	defer release()
 	weight := within(t.Weight, weights)
 	now, plain, err := t.readWeight(tree, weights, disk)
-	if errors.Is(err, errUncertain) {
+	if errors.Is(err, ErrUncertain) {
 		t.Log.Warn("taking the weight in force for the original one", "volume", t.Name, "cgroup", s.Cgroup, "why", err)
 	} else if err != nil {
 		return err
