@@ -1,7 +1,12 @@
 package adopt
 
 import (
+	"bytes"
+	"log/slog"
+	"os"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/control"
@@ -42,6 +47,36 @@ func TestTheLargestWeightIsThatWithoutCorrections(t *testing.T) {
 		if err := state.Save(originals.StateDir); err != nil {
 			t.Fatal(err)
 		}
+	}
+	// A state that cannot be read yet may have other weights.
+	var log bytes.Buffer
+	logger := slog.New(slog.NewTextHandler(&log, nil))
+	if err := os.WriteFile(control.StatePath(originals.StateDir, disk.Name), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	shared := SharedWeight{}
+	get := func(when string, want uint64) {
+		t.Helper()
+		if largest, err := shared.get(disk.Dev, cgroups, originals, logger); err != nil || largest != want {
+			t.Errorf("%s: the largest weight is %d, %v; want %d", when, largest, err, want)
+		}
+		shared.looked = shared.looked.Add(-time.Minute)
+	}
+	get("unreadable", 700)
+	if err := weights.Set(cgroups[0], 900); err != nil { // a correction
+		t.Fatal(err)
+	}
+	get("unreadable, corrected again", 700)
+	if err := state.Save(originals.StateDir); err != nil {
+		t.Fatal(err)
+	}
+	get("readable", 400)
+	if err := state.Remove(originals.StateDir); err != nil {
+		t.Fatal(err)
+	}
+	get("the cgroups are the same", 400)
+	if n := strings.Count(log.String(), "may be a correction of control"); n != 1 {
+		t.Errorf("reported %d times:\n%s", n, log.String())
 	}
 	thread := r.store().thread(&Record{Name: "a"}, r.log())
 	if thread.Uncorrected == nil {

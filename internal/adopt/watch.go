@@ -9,10 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/daybook-project/daybook/internal/blockdev"
-	"github.com/daybook-project/daybook/internal/cgroup"
 	"github.com/daybook-project/daybook/internal/container"
-	"github.com/daybook-project/daybook/internal/control"
 	"github.com/daybook-project/daybook/volume/placement"
 )
 
@@ -58,9 +55,8 @@ type watched struct {
 	others  []string
 	looked  time.Time
 	said    string
-	// weight is the largest of the users' weights; it stays while the users do, because
-	// others may correct weights all the time.
-	weight uint64
+	// weight is that of several users, which users names.
+	weight SharedWeight
 	users  string
 }
 
@@ -220,12 +216,11 @@ func (w *Watch) resolve(ctx context.Context, entry *watched) (Wanted, error) {
 	wanted.For = strings.Join(users, ", ")
 	if wanted.Weight == 0 {
 		if entry.users != wanted.For {
-			if entry.weight, err = LargestWeight(f.Dev, users); err != nil {
-				return wanted, err
-			}
-			entry.users = wanted.For
+			entry.weight, entry.users = SharedWeight{}, wanted.For
 		}
-		wanted.Weight = entry.weight
+		if wanted.Weight, err = entry.weight.Get(f.Dev, users, w.log); err != nil {
+			return wanted, err
+		}
 	}
 	return wanted, nil
 }
@@ -233,48 +228,4 @@ func (w *Watch) resolve(ctx context.Context, entry *watched) (Wanted, error) {
 // within says that a cgroup is another one or below it.
 func within(at, parent string) bool {
 	return at == parent || len(at) > len(parent) && at[:len(parent)] == parent && at[len(parent)] == '/'
-}
-
-// LargestWeight is the largest weight of cgroups on the disk of a file system, apart from
-// control's corrections; 0 if it has no weights.
-func LargestWeight(dev blockdev.Dev, cgroups []string) (uint64, error) {
-	return largestWeight(dev, cgroups, control.HostOriginals())
-}
-
-func largestWeight(dev blockdev.Dev, cgroups []string, originals control.Originals) (uint64, error) {
-	tree, err := cgroup.Find()
-	if err != nil {
-		return 0, err
-	}
-	disk, err := blockdev.Host.LookupDev(dev)
-	if err == nil {
-		disk, err = disk.Bottom()
-	}
-	if err != nil {
-		return 0, nil // on several disks, which have no common weight
-	}
-	offered, err := disk.Scheduler()
-	if err != nil {
-		return 0, err
-	}
-	weights, err := tree.Weights(disk.Dev, offered.Current)
-	if errors.Is(err, cgroup.ErrNoWeights) {
-		return 0, nil
-	}
-	if err != nil {
-		return 0, err
-	}
-	largest := uint64(0)
-	for _, at := range cgroups {
-		setting, err := weights.Get(at)
-		if found, lookErr := tree.Lookup(at); err == nil && lookErr == nil {
-			// A state that cannot be read is reported by control; then this is the weight in force.
-			setting, _, _ = originals.Weight(disk, weights.File(), found.ID, setting, 0)
-		}
-		if err != nil && !errors.Is(err, cgroup.ErrVanished) {
-			return 0, err
-		}
-		largest = max(largest, setting.Effective())
-	}
-	return largest, nil
 }

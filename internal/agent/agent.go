@@ -49,7 +49,7 @@ type Agent struct {
 	// only from time to time, because each look reads all processes.
 	unusable map[blockdev.Dev]unusable
 	// weights are those of shared file systems without a configured weight, by their pods.
-	weights map[string]uint64
+	weights map[string]*adopt.SharedWeight
 	logged  map[string]string
 	// shared says of what was logged that several pods use it.
 	shared map[blockdev.Dev]string
@@ -91,7 +91,7 @@ func New(config Config, log *slog.Logger) (*Agent, error) {
 		now:      time.Now,
 		found:    map[blockdev.Dev]adopt.Filesystem{},
 		unusable: map[blockdev.Dev]unusable{},
-		weights:  map[string]uint64{},
+		weights:  map[string]*adopt.SharedWeight{},
 		logged:   map[string]string{},
 	}
 	a.kubeletDirs = []string{config.KubeletDir}

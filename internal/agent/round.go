@@ -101,8 +101,8 @@ func (a *Agent) keep(ctx context.Context, p Placement, f adopt.Filesystem) error
 	return err
 }
 
-// sharedWeight is the largest weight of the pods that share a file system. It stays as long
-// as they are the same, because control may correct their weights all the time.
+// sharedWeight is the largest weight of the pods that share a file system, as long as they are the
+// same.
 func (a *Agent) sharedWeight(p Placement) (uint64, error) {
 	key := p.Dev.String()
 	var cgroups []string
@@ -110,14 +110,10 @@ func (a *Agent) sharedWeight(p Placement) (uint64, error) {
 		key += " " + pod.UID
 		cgroups = append(cgroups, pod.Cgroup)
 	}
-	if weight, known := a.weights[key]; known {
-		return weight, nil
+	if a.weights[key] == nil {
+		a.weights[key] = &adopt.SharedWeight{}
 	}
-	weight, err := adopt.LargestWeight(p.Dev, cgroups)
-	if err == nil {
-		a.weights[key] = weight
-	}
-	return weight, err
+	return a.weights[key].Get(p.Dev, cgroups, a.log)
 }
 
 // maxWeights bounds the remembered weights of shared file systems.

@@ -62,7 +62,7 @@ type Controller struct {
 	held      map[string]Limits
 	// lastScheduler is the disk's scheduler at the last look; "": it has no tunables.
 	lastScheduler string
-	// schedulerInode is Host.SchedulerInode at the last choice of the scheduler; 0: not known.
+	// schedulerInode is Host.SchedulerInode before the last look for changes; 0: not known.
 	schedulerInode uint64
 	// sinceLimits is the time since all limits were looked at, in seconds.
 	sinceLimits float64

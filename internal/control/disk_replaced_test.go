@@ -67,6 +67,30 @@ func TestAnotherDiskOfTheSameNameKeepsItsSettings(t *testing.T) {
 		}
 		f.wantUntouched(t)
 	})
+	t.Run("restore without records of what was written", func(t *testing.T) {
+		replaced := false
+		f, c := killedOnADisk(t, &replaced)
+		c.lock.Release() // by the kernel
+		f.another()
+		f.weights["/ca"] = Setting{Default: 200} // by control, for all disks
+		u := unitHost(f, map[string]uint64{"cb": 2560})
+		state, err := LoadState(c.config.StateDir, "loop0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for n := range state.Cgroups {
+			if state.Cgroups[n].Cgroup == "/cb" {
+				state.Cgroups[n].SystemdUnit, state.Cgroups[n].SystemdWeight = "cb", 770
+			}
+		}
+		host := f.host()
+		host.Replaced, host.Units = true, u
+		if outcome, left, err := state.restore(host, nil, discard); err != nil || left != nil || len(outcome.Restored) != 2 {
+			t.Errorf("%+v, %+v, %v", outcome, left, err)
+		}
+		f.wantUntouched(t)
+		u.check(t, "cb", 2560, Setting{Default: 100, Device: 256})
+	})
 	t.Run("end of the disk's control", func(t *testing.T) {
 		replaced := false
 		f, c := killedOnADisk(t, &replaced)

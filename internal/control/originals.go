@@ -46,7 +46,10 @@ func (o Originals) Weight(disk blockdev.Disk, file string, id uint64, now Settin
 			continue
 		}
 		last := c.lastWritten(readWritten(dir, disk.Name))
-		if last == nil {
+		switch {
+		case last == nil && c.SystemdUnit == "":
+			return c.Weight, unit, nil // control sets no weight of its unit
+		case last == nil:
 			return c.Weight, c.SystemdWeight, nil // as a restore would
 		}
 		if scheduler, err := disk.Scheduler(); err == nil {

@@ -22,7 +22,25 @@ const youthTime = 10 * time.Second
 // written last. A weight that another program changed is not overwritten: it
 // becomes the original and the ideal.
 func (c *Controller) lookForChanges() {
-	changed := map[*governed]Setting{}
+	inode := c.host.schedulerInode()
+	changed, ok := c.findChanges()
+	if !ok {
+		return // the next step looks again; until then no changed weight is written
+	}
+	if len(changed) > 0 {
+		c.acceptChanges(changed)
+	}
+	// That of before the look: the scheduler can be chosen again during it, which removes weights
+	// that the look has found in place.
+	if inode != 0 {
+		c.schedulerInode = inode
+	}
+}
+
+// findChanges returns the controlled cgroups whose weight is not what was written last, with it. ok
+// is false if a unit's weight is being applied.
+func (c *Controller) findChanges() (changed map[*governed]Setting, ok bool) {
+	changed = map[*governed]Setting{}
 	for _, path := range slices.Sorted(maps.Keys(c.cgroups)) {
 		g := c.cgroups[path]
 		g.changed = false
@@ -44,7 +62,7 @@ func (c *Controller) lookForChanges() {
 		}
 	}
 	if len(changed) == 0 {
-		return
+		return nil, true
 	}
 	time.Sleep(recheckDelay)
 	for g := range changed {
@@ -53,7 +71,7 @@ func (c *Controller) lookForChanges() {
 			continue
 		}
 		if c.awaitSettled(g) != nil {
-			return // the next step looks again; until then no changed weight is written
+			return nil, false
 		}
 		now, err := c.host.Weights.Get(g.Cgroup)
 		if err != nil || now == g.expected {
@@ -62,17 +80,19 @@ func (c *Controller) lookForChanges() {
 		}
 		changed[g] = now
 	}
-	if len(changed) == 0 {
-		return
-	}
-	if c.lostWithScheduler(changed) {
+	return changed, true
+}
+
+// acceptChanges writes the weights again that no program chose, and adopts the others.
+func (c *Controller) acceptChanges(changed map[*governed]Setting) {
+	if lost := c.lostWithScheduler(changed); len(lost) > 0 {
 		c.log.Warn("the weights on this disk were removed, as by a change of its scheduler; writing them again", "device", c.disk.Device)
-		for g, now := range changed {
+		for g, now := range lost {
 			g.expected, g.ideal = now, 0
+			delete(changed, g)
 		}
 		// The change of the scheduler reset the tunables, too.
 		c.holdTunablesOrLog()
-		return
 	}
 	for g, now := range changed {
 		if g.lostWithManager(now) {
@@ -95,40 +115,49 @@ func (c *Controller) lookForChanges() {
 	}
 }
 
-// lostWithScheduler reports whether weights changed only because the disk's
+// lostWithScheduler returns those whose weight changed only because the disk's
 // scheduler was chosen again. That removes the weights on this disk from all
 // cgroups at once, and no program chose others.
-func (c *Controller) lostWithScheduler(changed map[*governed]Setting) bool {
-	for g, now := range changed {
-		if g.expected.Device == 0 || now != (Setting{Default: g.expected.Default}) {
-			return false
+func (c *Controller) lostWithScheduler(changed map[*governed]Setting) map[*governed]Setting {
+	lost := maps.Clone(changed)
+	maps.DeleteFunc(lost, func(g *governed, now Setting) bool { return !g.lost(now) })
+	again, known := c.chosenAgain()
+	if !known {
+		withOwn := 0
+		for _, g := range c.cgroups {
+			if g.expected.Device != 0 {
+				withOwn++
+			}
 		}
+		again = withOwn > 1 && len(lost) == withOwn && len(changed) == withOwn
 	}
-	if c.host.Tunables != nil {
-		if scheduler, err := c.host.Tunables.Scheduler(); err == nil && scheduler != c.state.Scheduler {
-			return true
-		}
+	if !again {
+		return nil
 	}
-	if now := c.host.schedulerInode(); now != 0 && c.schedulerInode != 0 {
-		again := now != c.schedulerInode
-		c.schedulerInode = now
-		return again
-	}
-	withOwn := 0
-	for _, g := range c.cgroups {
-		if g.expected.Device != 0 {
-			withOwn++
-		}
-	}
-	return withOwn > 1 && len(changed) == withOwn
+	return lost
 }
 
-// lostWithManager reports whether the weight on this disk is gone, and nothing else
-// changed, in a cgroup of a user's service manager. At its daemon-reload that manager
-// writes the default weight of its units again, which removes BFQ's weights on single
-// disks. Control has no access to the manager, which belongs to the user.
+// chosenAgain reports whether the disk's scheduler was chosen again since the last look.
+func (c *Controller) chosenAgain() (again, known bool) {
+	if c.host.Tunables != nil {
+		if scheduler, err := c.host.Tunables.Scheduler(); err == nil && scheduler != c.state.Scheduler {
+			return true, true
+		}
+	}
+	now := c.host.schedulerInode()
+	return now != c.schedulerInode, now != 0 && c.schedulerInode != 0
+}
+
+// lost reports whether the weight on this disk is gone, and nothing else changed.
+func (g *governed) lost(now Setting) bool {
+	return g.expected.Device != 0 && now == (Setting{Default: g.expected.Default})
+}
+
+// lostWithManager reports whether a weight was lost in a cgroup of a user's service manager. At
+// its daemon-reload that manager writes the default weight of its units again, which removes
+// BFQ's weights on single disks. Control has no access to the manager, which belongs to the user.
 func (g *governed) lostWithManager(now Setting) bool {
-	return g.expected.Device != 0 && now == (Setting{Default: g.expected.Default}) && ofUsersManager(g.Cgroup)
+	return g.lost(now) && ofUsersManager(g.Cgroup)
 }
 
 // undoneBySystemd reports whether a cgroup has its original weight again because its unit does

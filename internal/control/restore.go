@@ -69,6 +69,9 @@ func (s *State) restore(host Host, last map[uint64]written, log *slog.Logger) (o
 		now := c
 		if host.Replaced {
 			now.Weight.Device = 0 // it was removed with the disk
+			if w == nil {
+				now.keepDevice(host)
+			}
 		}
 		kept, err := now.restore(host, s.Device, w)
 		switch {
@@ -99,6 +102,15 @@ func (s *State) restore(host Host, last map[uint64]written, log *slog.Logger) (o
 		return outcome, nil, nil
 	}
 	return outcome, &rest, errors.Join(failures...)
+}
+
+// keepDevice makes a restore keep the weights on the disk, of the files and of the unit: nothing
+// says that they are Daybook's.
+func (c *CgroupState) keepDevice(host Host) {
+	if now, err := host.Weights.Get(c.Cgroup); err == nil {
+		c.Weight.Device = now.Device
+	}
+	c.SystemdUnit = ""
 }
 
 // unitsLast are the cgroups, those of units last: to restore them can mean to wait for a

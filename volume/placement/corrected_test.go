@@ -1,6 +1,7 @@
 package placement_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -289,6 +290,41 @@ func TestAPlacementThatSharesACgroupLeavesTheWeightOfAnotherProgram(t *testing.T
 		}
 		if now := c.now(); now.Effective() != want {
 			t.Errorf("another program has set the weight: %t; then it is %+v; want %d", set, now, want)
+		}
+	}
+}
+
+// Control does not notice such a weight, and goes on correcting the one of before.
+func TestAWeightThatEqualsACorrectionIsReported(t *testing.T) {
+	tree := cgrouptest.Tree(t)
+	disk, parent := bfqDisk(t), cgrouptest.New(t, tree, "equal")
+	if tree.Version() == cgroup.V2 {
+		needs.That(t, tree.EnableIO("/") == nil && tree.EnableIO(parent) == nil, "the io controller")
+	}
+	c := newCorrected(t, disk, tree, parent)
+	if err := c.weights.Set(c.cgroup, placedWeight); err != nil { // by control
+		t.Fatal(err)
+	}
+	for plain, reports := range map[uint64]int{otherWeight: 1, placedWeight: 0} {
+		var log bytes.Buffer
+		c.placed = placement.Placed{Placement: placement.Parent, Cgroup: c.cgroup}
+		thread := c.thread()
+		thread.Log = slog.New(slog.NewTextHandler(&log, nil))
+		thread.Uncorrected = func(_ blockdev.Disk, _ string, _ uint64, now cgroup.Setting, unit uint64) (cgroup.Setting, uint64, error) {
+			return cgroup.Setting{Default: now.Default, Device: plain}, unit, nil
+		}
+		if err := thread.Plan(); err != nil {
+			t.Fatal(err)
+		}
+		run := (&operation.Engine{}).On(func() error { return nil })
+		if err := thread.Place(t.Context(), run); err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(log.String(), "the weight is not in force"); n != reports {
+			t.Errorf("corrected from %d: reported %d times; want %d\n%s", plain, n, reports, log.String())
+		}
+		if err := thread.Release(t.Context(), run); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

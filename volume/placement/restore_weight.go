@@ -3,49 +3,23 @@ package placement
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/cgroup"
 )
 
-// shown has the weights of the parent cgroup on one disk.
-type shown struct {
-	files cgroup.Setting
-	unit  uint64 // of its slice; 0: none
-}
-
-// readAttempts limits the retries while another process changes the weight.
-const readAttempts = 5
-
-// errUncertain means that there can be corrections that are not known.
-var errUncertain = errors.New("cannot find out which weights are corrected")
-
 // readWeight returns the weights of the parent cgroup: those in force, and those without the
-// corrections of another process. With errUncertain, both are those in force.
+// corrections of another process. With an error, such as ErrUncertain, both are those in force.
 func (t Thread) readWeight(tree *cgroup.Tree, weights *cgroup.Weights, disk blockdev.Disk) (now, plain shown, err error) {
 	s := t.State
-	if now.unit, err = s.unitWeight(weights, disk); err != nil && !errors.Is(err, cgroup.ErrVanished) {
-		return now, now, err
-	}
-	for attempt := 1; ; attempt++ {
-		if now.files, err = weights.Get(s.Cgroup); err != nil || t.Uncorrected == nil {
-			return now, now, err
+	return t.Uncorrected.apart(tree, disk, weights.File(), s.Cgroup, func() (now shown, err error) {
+		if now.unit, err = s.unitWeight(weights, disk); err != nil && !errors.Is(err, cgroup.ErrVanished) {
+			return now, err
 		}
-		found, err := tree.Lookup(s.Cgroup)
-		if err != nil {
-			return now, now, err
-		}
-		plain.files, plain.unit, err = t.Uncorrected(disk, weights.File(), found.ID, now.files, now.unit)
-		if err != nil {
-			return now, now, fmt.Errorf("%w: %w", errUncertain, err)
-		}
-		// That process may have ended meanwhile, or corrected the weight again.
-		if again, err := weights.Get(s.Cgroup); err != nil || again == now.files || attempt == readAttempts {
-			return now, plain, err
-		}
-	}
+		now.files, err = weights.Get(s.Cgroup)
+		return now, err
+	})
 }
 
 // resetWeight sets the parent cgroup to the weight of another thread that shares it,
@@ -78,7 +52,7 @@ func (t Thread) resetWeight(ctx context.Context, tree *cgroup.Tree) error {
 	if err == nil && (plain.files.Effective() == weight || plain.files.Device != 0 && plain.files.Device != within(t.Weight, weights)) {
 		return nil // the sharer's already, or another program's
 	}
-	if err == nil || errors.Is(err, errUncertain) {
+	if err == nil || errors.Is(err, ErrUncertain) {
 		err = t.State.putWeight(weights, disk, t.State.Cgroup, weight)
 	}
 	if errors.Is(err, cgroup.ErrVanished) {
@@ -117,7 +91,7 @@ func (t Thread) restoreWeight(tree *cgroup.Tree) error {
 	case errors.Is(err, fs.ErrNotExist):
 		_, err := t.State.restoreUnitWeight(disk, now.unit, ours)
 		return unlessGone(err)
-	case errors.Is(err, errUncertain):
+	case errors.Is(err, ErrUncertain):
 		t.Log.Warn("restoring the weight that the cgroup had before, whatever its weight is now", "volume", t.Name, "cgroup", t.State.Cgroup, "why", err)
 		plain = shown{cgroup.Setting{Default: before.Default, Device: ours}, onDisk(disk, before.File).Of(ours)}
 	case err != nil:

@@ -72,7 +72,7 @@ func (t Thread) setWeight(ctx context.Context, run operation.Run, tree *cgroup.T
 	defer release()
 	weight := within(t.Weight, weights)
 	now, plain, err := t.readWeight(tree, weights, disk)
-	if errors.Is(err, errUncertain) {
+	if errors.Is(err, ErrUncertain) {
 		t.Log.Warn("taking the weight in force for the original one", "volume", t.Name, "cgroup", s.Cgroup, "why", err)
 	} else if err != nil {
 		return err
@@ -99,6 +99,11 @@ func (t Thread) setWeight(ctx context.Context, run operation.Run, tree *cgroup.T
 		Do: func(context.Context) error {
 			// A correction of the weight that was set stays.
 			if now.files.Effective() == weight || wasSet && plain.files.Effective() == weight {
+				if plain.files.Effective() != weight {
+					// The other process cannot distinguish it from its correction.
+					t.Log.Warn("the weight is not in force: the correction of another weight has the same value now; set it again later",
+						"volume", t.Name, "cgroup", s.Cgroup, "weight", weight, "corrected", plain.files.Effective())
+				}
 				return nil
 			}
 			return s.putWeight(weights, disk, s.Cgroup, weight)
