@@ -128,6 +128,30 @@ func TestARefusedRemovalStopsOnlyControl(t *testing.T) {
 	}
 }
 
+// After a refusal neither dpkg nor rpm starts the units that the script has stopped.
+func TestARefusedRemovalNamesTheUnitsThatItStopped(t *testing.T) {
+	const control, adopt = "daybook-control.service", "daybook-adopt.service"
+	for script, arg := range map[string]string{"deb/prerm": "remove", "rpm/preun": "0"} {
+		for _, c := range []struct{ active, fails, want string }{
+			{control + "|" + adopt, "adopt", "systemctl start " + control + " " + adopt + "\n"},
+			{adopt, "adopt", "systemctl start " + adopt + "\n"},
+			{control + "|" + adopt, "restore", "systemctl start " + control + "\n"},
+			{"none", "adopt", ""},
+		} {
+			h := newHost(t)
+			h.program(t, "systemctl", `case "$*" in "is-active "*) case $2 in `+c.active+`) echo active ;; *) echo inactive; exit 3 ;; esac ;; esac`)
+			h.program(t, "daybook", `[ "$1" != `+c.fails+` ]`)
+			said, ok := h.script(t, script, arg)
+			if ok || !strings.Contains(said, c.want) || c.want == "" && strings.Contains(said, "systemctl") {
+				t.Errorf("%s: active %s, %s fails: removed %v: %s; want %q", script, c.active, c.fails, ok, said, c.want)
+			}
+			if !strings.Contains(said, "If a file above cannot be read") {
+				t.Errorf("%s, %s fails: a file that cannot be read is not mentioned: %s", script, c.fails, said)
+			}
+		}
+	}
+}
+
 // calls are the programs that scripts have called.
 func calls(t *testing.T, h host) string {
 	t.Helper()

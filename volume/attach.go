@@ -69,14 +69,17 @@ func (o AttachOptions) complete(name string) (AttachOptions, error) {
 // volume that is attached with these options already is not changed; the error wraps ErrBusy
 // if it is attached with others.
 func (p *Pool) Attach(ctx context.Context, name string, options AttachOptions) (Status, error) {
-	status, err := p.attach(ctx, name, options)
+	status, err := p.attach(ctx, name, options, p.attachAgain)
 	if err != nil {
 		return Status{}, cause.Failed("cannot attach volume %s: %w", name, err)
 	}
 	return status, nil
 }
 
-func (p *Pool) attach(ctx context.Context, name string, o AttachOptions) (Status, error) {
+// attachAgainFunc handles a volume that is attached already, whose lock the caller has.
+type attachAgainFunc func(ctx context.Context, record Record, o AttachOptions) (Status, error)
+
+func (p *Pool) attach(ctx context.Context, name string, o AttachOptions, again attachAgainFunc) (Status, error) {
 	o, err := p.completeAttach(name, o)
 	if err != nil {
 		return Status{}, err
@@ -93,7 +96,7 @@ func (p *Pool) attach(ctx context.Context, name string, o AttachOptions) (Status
 		return Status{}, err
 	}
 	if record.Attachment != nil {
-		return p.attachAgain(ctx, record, o)
+		return again(ctx, record, o)
 	}
 	if err := p.guardTarget(ctx, &record, o.Target); err != nil {
 		return Status{}, err

@@ -133,7 +133,7 @@ func (p *Pool) endPersistence(ctx context.Context, record *Record) error {
 
 // AttachPersistent attaches a volume with the options that Attach has recorded for
 // [AttachOptions].Persist. The error wraps ErrInvalid if there are none. A volume that is
-// attached with them already is not changed.
+// attached with them already is not changed, also if its AllowCache or Weight is another one.
 func (p *Pool) AttachPersistent(ctx context.Context, name string) (_ Status, err error) {
 	defer func() { err = cause.Public(err) }()
 	record, err := p.files.Read(name)
@@ -144,7 +144,24 @@ func (p *Pool) AttachPersistent(ctx context.Context, name string) (_ Status, err
 	if s == nil || s.Unfinished {
 		return Status{}, fmt.Errorf("cannot attach volume %s: %w mount point: none is given, and none was recorded: want --target, once with --persist", name, ErrInvalid)
 	}
-	return p.Attach(ctx, name, persistentOptions(s))
+	status, err := p.attach(ctx, name, persistentOptions(s), p.attachPersistentAgain)
+	if err != nil {
+		return Status{}, cause.Failed("cannot attach volume %s: %w", name, err)
+	}
+	return status, nil
+}
+
+// attachPersistentAgain is attachAgain with the recorded options. They have no weight. The
+// volume keeps the AllowCache that its user attached it with since the start of the host.
+func (p *Pool) attachPersistentAgain(ctx context.Context, record Record, o AttachOptions) (Status, error) {
+	sameCache := o
+	sameCache.AllowCache = record.Attachment.AllowCache
+	differs := o.differences(attachedWith(record))
+	if differs == "" || sameCache.differences(attachedWith(record)) != "" {
+		return p.attachAgain(ctx, record, o)
+	}
+	p.log.Warn("the volume is attached with another option than at each start of the host", "volume", record.Name, "differs", differs)
+	return p.attachAgain(ctx, record, sameCache)
 }
 
 // AttachAllPersistent attaches all persistent volumes. If one fails, it continues with the

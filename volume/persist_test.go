@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -436,6 +437,33 @@ func TestABusyPersistentVolumeIsTriedAgain(t *testing.T) {
 		t.Error(err)
 	}
 	r.wantWhole(name)
+	r.clear()
+}
+
+// The recorded options have no allow-cache: since the start of the host the user has attached the
+// volume with it. Then daybook-attach is started again.
+func TestAPersistentVolumeKeepsTheAllowCacheThatItIsAttachedWith(t *testing.T) {
+	r := newPersistentRig(t)
+	name, target := r.name("v"), r.target(r.name("v"))
+	r.create(name, CreateOptions{})
+	r.attach(name, AttachOptions{Persist: true})
+	r.restart(name)
+	r.attach(name, AttachOptions{AllowCache: true, Weight: 700})
+	var said strings.Builder
+	r.pool.log = slog.New(slog.NewTextHandler(&said, nil))
+	all, err := r.pool.AttachAllPersistent(t.Context(), time.Now())
+	if err != nil || len(all) != 1 || !all[0].Attachment.AllowCache || all[0].Persist == nil || all[0].Persist.AllowCache {
+		t.Errorf("%+v, %v", all, err)
+	}
+	if want := "attached at " + target + "; allow-cache true, not false"; !strings.Contains(said.String(), want) {
+		t.Errorf("%q is missing in the log: %s", want, said.String())
+	}
+	if err := r.pool.DetachUntilStart(t.Context(), name); err != nil {
+		t.Fatal(err)
+	}
+	r.attach(name, AttachOptions{AllowCache: true, ReadOnly: true})
+	_, err = r.pool.AttachPersistent(t.Context(), name)
+	wantError(t, err, ErrBusy, "read-only true, not false; allow-cache true, not false")
 	r.clear()
 }
 

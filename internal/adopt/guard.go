@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -79,30 +80,54 @@ func guard() error {
 	if err != nil {
 		return err
 	}
-	killed := string(said) != guardGoodbye
-	if killed {
+	if string(said) == guardGoodbye {
+		keeper = 0
+	} else {
 		awaitDeath(keeper)
 	}
-	return undoLeft(Existing(os.Args[1]), killed, slog.New(slog.NewTextHandler(os.Stderr, nil)))
+	return undoLeft(Existing(os.Args[1]), keeper, slog.New(slog.NewTextHandler(os.Stderr, nil)))
 }
 
 // undoLeft undoes what the keeper has left, and retries. If the keeper was killed, another
-// process may have the lock of its record for a moment, so records with a lock are retried for
-// heldPatience. After that, other processes keep them.
-func undoLeft(store Store, killed bool, log *slog.Logger) error {
+// process may have the lock of its record for a moment, so such records are retried for
+// heldPatience. keeper is the process ID of a killed keeper, else 0.
+func undoLeft(store Store, keeper int, log *slog.Logger) error {
 	attempts, heldUntil := 1, time.Now().Add(heldPatience)
 	for {
 		_, held, err := store.undoAllAbandoned(context.Background(), false, log)
+		mayBeLeft := func(name string) bool { return store.mayBeLeft(name, keeper) }
 		switch {
 		case err != nil && attempts < guardAttempts:
 			attempts++
 			time.Sleep(guardPause)
-		case err == nil && held && killed && time.Now().Before(heldUntil):
+		case err == nil && keeper != 0 && slices.ContainsFunc(held, mayBeLeft) && time.Now().Before(heldUntil):
 			time.Sleep(heldPause)
 		default:
 			return err
 		}
 	}
+}
+
+// mayBeLeft says whether a record that a process has locked may be one that the dead keeper
+// has left, and not that of another keeper. A keeper locks first and then writes the record.
+func (s Store) mayBeLeft(name string, keeper int) bool {
+	record, err := s.Read(name)
+	if err != nil || record.stays(false) {
+		return false // it was undone, or is reported once it can be locked
+	}
+	pid, kept, err := s.KeptBy(name)
+	return err != nil || !kept || pid == keeper || record.Leaving || s.isLockedSince(name)
+}
+
+// isLockedSince says whether a record was locked after it was last written. Both can have the
+// same time; it is then true.
+func (s Store) isLockedSince(name string) bool {
+	lock, err := os.Stat(s.lockPath(name))
+	if err != nil {
+		return true // it was released meanwhile
+	}
+	record, err := os.Stat(s.recordPath(name))
+	return err == nil && !lock.ModTime().Before(record.ModTime())
 }
 
 // awaitDeath waits until the keeper, the parent process, has died. A process that dies closes

@@ -143,7 +143,7 @@ func checkName(name string) error {
 
 // Read reads a record. The error wraps fs.ErrNotExist if there is none.
 func (s Store) Read(name string) (Record, error) {
-	path := filepath.Join(s.dir, name+recordSuffix)
+	path := s.recordPath(name)
 	info, err := os.Stat(path)
 	if err != nil {
 		return Record{}, err
@@ -174,11 +174,11 @@ func (s Store) write(r Record) error {
 	if err != nil {
 		return err
 	}
-	return atomicfile.Replace(filepath.Join(s.dir, r.Name+recordSuffix), text)
+	return atomicfile.Replace(s.recordPath(r.Name), text)
 }
 
 func (s Store) remove(name string) error {
-	err := os.Remove(filepath.Join(s.dir, name+recordSuffix))
+	err := os.Remove(s.recordPath(name))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -190,6 +190,8 @@ func (s Store) remove(name string) error {
 func (s Store) lock(name string) (*filelock.Lock, error) {
 	return filelock.Take(s.lockPath(name))
 }
+
+func (s Store) recordPath(name string) string { return filepath.Join(s.dir, name+recordSuffix) }
 
 func (s Store) lockPath(name string) string { return filepath.Join(s.dir, name+lockSuffix) }
 

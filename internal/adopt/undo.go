@@ -100,19 +100,27 @@ func (s Store) UndoAbandoned(ctx context.Context, once bool, log *slog.Logger) (
 	return outcomes, err
 }
 
-// undoAllAbandoned is UndoAbandoned. held says that a process has the lock of a record: its
-// keeper, or another one that undoes it.
-func (s Store) undoAllAbandoned(ctx context.Context, once bool, log *slog.Logger) (outcomes []Outcome, held bool, err error) {
+// undoAllAbandoned is UndoAbandoned. held names the records that a process has locked: their
+// keepers, or processes that undo them. It locks neither these nor the records that stay: a
+// keeper that placed the journal at that moment would fail.
+func (s Store) undoAllAbandoned(ctx context.Context, once bool, log *slog.Logger) (outcomes []Outcome, held []string, err error) {
 	names, err := s.Names()
 	if err != nil {
-		return nil, false, err
+		return nil, nil, err
 	}
 	var failures []error
 	for _, name := range names {
-		lock, err := s.lock(name)
+		if _, kept, err := s.KeptBy(name); err == nil && kept {
+			held = append(held, name)
+			continue
+		}
+		if record, err := s.Read(name); err == nil && record.stays(once) {
+			continue
+		}
+		lock, err := s.lock(name) // its errors, and those of Read, are reported from here on
 		var holder *filelock.HeldError
 		if errors.As(err, &holder) {
-			held = true
+			held = append(held, name)
 			continue
 		}
 		if err == nil {
@@ -128,13 +136,17 @@ func (s Store) undoAllAbandoned(ctx context.Context, once bool, log *slog.Logger
 	return outcomes, held, errors.Join(failures...)
 }
 
+// stays says that a record without a keeper is not abandoned, unless once includes those that
+// were made without a keeper.
+func (r Record) stays(once bool) bool { return r.Once && !r.Leaving && !once }
+
 // undoAbandoned undoes one placement. The caller has the lock.
 func (s Store) undoAbandoned(ctx context.Context, name string, once bool, log *slog.Logger) (outcome Outcome, undone bool, err error) {
 	record, err := s.Read(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return outcome, false, nil
 	}
-	if err != nil || record.Once && !record.Leaving && !once {
+	if err != nil || record.stays(once) {
 		return outcome, false, err
 	}
 	outcome, err = s.undo(ctx, &operation.Engine{}, record, log)

@@ -10,9 +10,9 @@ import (
 )
 
 // Holder says whether a process holds the lock at path, and which one; pid is 0 if that is
-// unknown. It makes, writes and removes no file. For a moment it has the lock of a file that
-// no process holds, shared with others that ask; [Take] waits for that. The error is that of
-// a file which cannot be read, or which Take would reject.
+// unknown. It makes, writes and removes no file. If no process holds the lock, it takes a shared
+// lock for a moment; [Take] waits for that. The error is that of a file which cannot be read, or
+// which Take would reject.
 func Holder(path string) (pid int, held bool, err error) {
 	for {
 		file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
@@ -42,8 +42,8 @@ func holder(file *os.File) (pid int, held bool, err error) {
 	return writtenPID(file), true, nil
 }
 
-// tryShared locks an open file together with others that only ask. It is false if a process
-// holds the lock for itself.
+// tryShared takes a shared lock of an open file, as others that only ask do. It is false if a
+// process holds the exclusive lock.
 func tryShared(file *os.File) (bool, error) {
 	for {
 		err := unix.Flock(int(file.Fd()), unix.LOCK_SH|unix.LOCK_NB)
