@@ -267,18 +267,25 @@ func TestAGuardianThatIsKilledIsReplaced(t *testing.T) {
 func TestAGuardianWhoseKeeperIsDeadAlreadyReleases(t *testing.T) {
 	r := newRig(t)
 	c := r.container("db")
-	victim := r.victim(order{Wanted: Wanted{Filesystem: r.filesystem(), Cgroup: c.path}, KillAt: -1})
-	if err := victim.Start(); err != nil {
-		t.Fatal(err)
-	}
-	r.await("the victim places it", func() bool { return r.at() == r.journalOf(c.path) })
-	_ = victim.Process.Kill()
-	_ = victim.Wait()
+	victim := r.killedVictim(c)
 	guardian := r.guardianOf(victim.Process.Pid)
 	if err := guardian.Wait(); err != nil {
 		t.Error(err)
 	}
 	r.wantAt("the guardian has ended", "/")
+}
+
+// killedVictim is a keeper that has placed the journal in a container's cgroup, and was killed then.
+func (r *rig) killedVictim(c *fakeContainer) *exec.Cmd {
+	r.t.Helper()
+	victim := r.victim(order{Wanted: Wanted{Filesystem: r.filesystem(), Cgroup: c.path}, KillAt: -1})
+	if err := victim.Start(); err != nil {
+		r.t.Fatal(err)
+	}
+	r.await("the victim places it", func() bool { return r.at() == r.journalOf(c.path) })
+	_ = victim.Process.Kill()
+	_ = victim.Wait()
+	return victim
 }
 
 // guardianOf starts the guardian of a dead keeper.
@@ -307,13 +314,7 @@ func (r *rig) guardianOf(keeper int) *exec.Cmd {
 func TestTheGuardianRetriesARecordThatIsHeldForAMoment(t *testing.T) {
 	r := newRig(t)
 	c := r.container("db")
-	victim := r.victim(order{Wanted: Wanted{Filesystem: r.filesystem(), Cgroup: c.path}, KillAt: -1})
-	if err := victim.Start(); err != nil {
-		t.Fatal(err)
-	}
-	r.await("the victim places it", func() bool { return r.at() == r.journalOf(c.path) })
-	_ = victim.Process.Kill()
-	_ = victim.Wait()
+	victim := r.killedVictim(c)
 	lock, err := r.store().lock(r.filesystem().Name)
 	if err != nil {
 		t.Fatal(err)

@@ -49,12 +49,11 @@ func OpenHost(tree *cgroup.Tree, disk blockdev.Disk) (Host, error) {
 		return Host{}, err
 	}
 	return Host{
-		Cgroups:  hostCgroups{tree},
-		Weights:  hostWeights{weights},
-		Units:    systemdUnits(tree, disk.Name, disk.Dev, weights.File()),
-		Limits:   hostLimits{tree, disk.Dev},
-		Tunables: hostTunables{disk},
-
+		Cgroups:        hostCgroups{tree},
+		Weights:        hostWeights{weights},
+		Units:          systemdUnits(tree, disk.Name, disk.Dev, weights.File()),
+		Limits:         hostLimits{tree, disk.Dev},
+		Tunables:       hostTunables{disk},
 		SchedulerInode: disk.SchedulerInode,
 		FlatLimits:     tree.Version() == cgroup.V1,
 		Writeback:      hostWriteback{disk},

@@ -64,7 +64,7 @@ type LimitLaw struct {
 	freeSeconds          float64
 	// freeShare is its share, as configured, among those that are active.
 	freeShare float64
-	trials
+	trials    trials
 	// stalled is the time in seconds since a request of any sibling ended.
 	stalled float64
 }
@@ -147,7 +147,7 @@ func (l *LimitLaw) Next(seconds float64, siblings []Observation) []float64 {
 		for _, s := range active {
 			s.forgive()
 			s.limited, s.floored, s.m.limit = false, false, 0
-			s.m.saturation, s.m.demand = saturation{}, 0
+			s.m.forgetSaturation()
 		}
 		l.free = ""
 		return limits

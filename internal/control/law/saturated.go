@@ -128,7 +128,7 @@ func (l *LimitLaw) lookAtFree(seconds float64, active []limitedSibling) {
 		if m.lostSeconds < lostSeconds && !other && free <= m.demand+LeastLimit && !l.refuted(active) {
 			return
 		}
-		m.saturation, m.demand = saturation{}, 0
+		m.forgetSaturation()
 		l.compareFrom(free, others)
 		return
 	}
@@ -157,6 +157,9 @@ func (m *limitMemory) saturate(free, beside float64) {
 	m.saturation = saturation{saturatedRate: free, saturatedHidden: m.hidden.Rate(), besideRate: beside}
 	m.demand = demandRoom * free
 }
+
+// forgetSaturation enters that it is not known what it can use.
+func (m *limitMemory) forgetSaturation() { m.saturation, m.demand = saturation{}, 0 }
 
 // regain enters a step in which the others have less than before because what all have was worth
 // less than the best. If that does not help, the best was noise, or the disk is another one now.

@@ -44,6 +44,6 @@ func (t *trials) begin() {
 // endTrial ends the trial of a sibling, if there is one: it is not known to be saturated.
 func (l *LimitLaw) endTrial(id string) {
 	if m := l.memory[id]; m != nil && m.trial {
-		m.saturation, m.demand = saturation{}, 0
+		m.forgetSaturation()
 	}
 }
