@@ -5,12 +5,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/daybook-project/daybook/internal/experiment/paper2/volumes"
+	"github.com/daybook-project/daybook/internal/experiment/daemon/advice"
 )
 
 func newAdviseCommand() *cobra.Command {
 	b := bench{name: "advise"}
-	sets := []string{volumes.TuningSet, volumes.HeldOutSet}
+	sets := []string{advice.TuningSet, advice.HeldOutSet}
 	var from string
 	cmd := &cobra.Command{
 		Use:   "advise",
@@ -34,25 +34,25 @@ writes the page.`,
 				return errors.New("advise has no page of its own: daybook-bench blame --docs writes its tables, too")
 			}
 			if from != "" {
-				return again[volumes.Advice](b, cmd, from)
+				return again[advice.Result](b, cmd, from)
 			}
 			lab, err := b.lab(cmd)
 			if err != nil {
 				return err
 			}
-			options := volumes.AdviceFull
-			check := volumes.Advice.Check
+			options := advice.Full
+			check := advice.Result.Check
 			if b.quick {
-				options = volumes.AdviceQuick
-				check = func(volumes.Advice) error { return nil } // too short for a verdict
+				options = advice.Quick
+				check = func(advice.Result) error { return nil } // too short for a verdict
 			}
-			var kept volumes.Advice
+			var kept advice.Result
 			if cmd.Flags().Changed("set") {
 				if err := b.before(&kept); err != nil {
 					return err
 				}
 			}
-			result, err := volumes.MeasureAdvice(cmd.Context(), lab, options, sets, kept, func(a volumes.Advice) error { return b.save(a) })
+			result, err := advice.Measure(cmd.Context(), lab, options, sets, kept, func(r advice.Result) error { return b.save(r) })
 			if err != nil {
 				return err
 			}

@@ -1,6 +1,7 @@
 package statistics
 
 import (
+	"math"
 	"math/rand/v2"
 	"slices"
 )
@@ -45,4 +46,12 @@ func SpreadOf(values []float64) Spread {
 		return Spread{}
 	}
 	return Spread{Median: Median(values), Low: slices.Min(values), High: slices.Max(values)}
+}
+
+// Ratio returns a/b, or NaN if b is 0.
+func Ratio(a, b float64) float64 {
+	if b == 0 {
+		return math.NaN()
+	}
+	return a / b
 }

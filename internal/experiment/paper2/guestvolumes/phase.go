@@ -167,7 +167,7 @@ func (s *pair) read() (r reading, err error) {
 		if r.bytes[n], err = s.bytesOf(t.Parent); err != nil {
 			return r, err
 		}
-		if r.journal[n], err = s.bytesOf(t.journal); err != nil {
+		if r.journal[n], err = s.bytesOf(t.Journal()); err != nil {
 			return r, err
 		}
 		text, err := os.ReadFile(filepath.Join(s.Group.Directory(t.requests), "io.stat"))

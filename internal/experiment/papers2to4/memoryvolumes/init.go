@@ -128,13 +128,7 @@ func buildPair(ctx context.Context, c nativeCase) (p *pair, err error) {
 		return p, err
 	}
 	p.settings = fixture.Settings(tunables)
-	if p.Group, err = fixture.NewGroup(tree); err != nil {
-		return p, err
-	}
-	if p.a, err = p.NewContainer("A", fixture.WeightA); err != nil {
-		return p, err
-	}
-	if p.b, err = p.NewContainer("B", fixture.WeightB); err != nil {
+	if p.a, p.b, err = p.NewPair(); err != nil {
 		return p, err
 	}
 	if c.Arrangement == Shared || c.Arrangement == SharedOrdered {
@@ -180,19 +174,13 @@ func (p *pair) divide(ctx context.Context) error {
 			}
 			continue
 		}
-		if c.Directory, err = p.MountNew(ctx, parts[n].Node, c.Name, journalBytes, ""); err != nil {
-			return err
-		}
-		if err := fixture.PlaceJournalThread(p.Lab.Tree, parts[n].Dev, journalOf(c)); err != nil {
+		if err := p.MountPlaced(ctx, c, parts[n], journalBytes, ""); err != nil {
 			return err
 		}
 	}
 	p.fileSystem = parts[0].Dev
 	return nil
 }
-
-// journalOf is the cgroup of the threads of a container's journal.
-func journalOf(c *fixture.Container) string { return c.Parent + "/journal" }
 
 // mountInMemory gives A a file system whose journal is in memory.
 func (p *pair) mountInMemory(ctx context.Context, part blockdev.Partition) error {
@@ -236,7 +224,7 @@ func (p *pair) placeMemoryThreads(dev blockdev.Dev) error {
 	if len(pids) < 2 {
 		return fmt.Errorf("the journal of %s has %d threads; want at least 2", name, len(pids))
 	}
-	at := journalOf(p.a)
+	at := p.a.Journal()
 	if err := p.Lab.Tree.Make(at); err != nil {
 		return err
 	}
