@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -117,11 +116,7 @@ executes more than stock ext4.`,
 				return err
 			}
 			options.Boot = func(ctx context.Context, disks []filesystems.Disk, arrangements []string) (filesystems.Guest, error) {
-				machine, err := vm.Boot(ctx, files.config(options.CPUs, disks, arrangements))
-				if err != nil {
-					return nil, err
-				}
-				return &guest{machine}, nil
+				return bootExt4NVJ(ctx, files.config(options.CPUs, disks, arrangements))
 			}
 			options.Progress = func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), "ext4nvj: "+line) }
 			if rounds > 0 {
@@ -328,18 +323,6 @@ func (f ext4nvjFiles) config(cpus int, disks []filesystems.Disk, arrangements []
 	return config
 }
 
-func (g *guest) RunExt4NVJ(ctx context.Context, c filesystems.Case, got func(filesystems.Sample), tell func(line string)) error {
-	out, err := g.phase(ctx, "ext4nvj", c, tell)
-	if err != nil {
-		return fmt.Errorf("%w; its console: %s", err, g.machine.Console())
-	}
-	decoder := json.NewDecoder(out)
-	for decoder.More() {
-		var sample filesystems.Sample
-		if err := decoder.Decode(&sample); err != nil {
-			return fmt.Errorf("cannot read the guest's result: %w", err)
-		}
-		got(sample)
-	}
-	return nil
+func bootExt4NVJ(ctx context.Context, config vm.Config) (filesystems.Guest, error) {
+	return boot[filesystems.Case, []filesystems.Sample](ctx, "ext4nvj", config)
 }

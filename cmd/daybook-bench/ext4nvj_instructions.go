@@ -26,11 +26,7 @@ func (b *bench) countInstructions(cmd *cobra.Command, source, module string, arr
 	}
 	b.variant("ext4nvj-instructions", "daybook-bench ext4nvj --instructions")
 	options.Boot = func(ctx context.Context, _ []filesystems.Disk, arrangements []string) (filesystems.Guest, error) {
-		machine, err := vm.Boot(ctx, files.countingConfig(arrangements))
-		if err != nil {
-			return nil, err
-		}
-		return &guest{machine}, nil
+		return bootExt4NVJ(ctx, files.countingConfig(arrangements))
 	}
 	options.Progress = func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), "ext4nvj: "+line) }
 	result, err := filesystems.CountInstructions(cmd.Context(), options)

@@ -62,13 +62,5 @@ func bootLVMGuest(ctx context.Context, kernel string) (guestlvm.Guest, error) {
 	} {
 		config.Give = append(config.Give, vm.Give{Host: name})
 	}
-	machine, err := vm.Boot(ctx, config)
-	if err != nil {
-		return nil, err
-	}
-	return &guest{machine}, nil
-}
-
-func (g *guest) RunLVM(ctx context.Context, c guestlvm.Case, tell func(line string)) ([]guestlvm.Sample, error) {
-	return phaseResult[[]guestlvm.Sample](ctx, g, "guest-lvm", c, tell)
+	return boot[guestlvm.Case, []guestlvm.Sample](ctx, "guest-lvm", config)
 }

@@ -79,19 +79,11 @@ func bootVolumesGuest(ctx context.Context, kernel string) (guestvolumes.Guest, e
 	if guestvolumes.RunsOn(guestvolumes.ServedOnXFS, kernel) {
 		modules = append(modules, "ublk_drv")
 	}
-	machine, err := vm.Boot(ctx, vm.Config{
+	return boot[guestvolumes.Case, guestvolumes.Phase](ctx, "guest-volumes", vm.Config{
 		Kernel:      kernel,
 		MemoryBytes: 2 * vm.DefaultMemoryBytes,
 		Disks:       []vm.Disk{{SizeBytes: guestvolumes.DiskBytes, BytesPerSecond: guestvolumes.DiskBytesPerSecond}},
 		Modules:     modules,
 		Give:        []vm.Give{{Host: "mke2fs"}, {Host: "mkfs.xfs"}, {Host: "fio"}, {Host: "dmsetup"}},
 	})
-	if err != nil {
-		return nil, err
-	}
-	return &guest{machine}, nil
-}
-
-func (g *guest) RunVolumes(ctx context.Context, c guestvolumes.Case, tell func(line string)) (guestvolumes.Phase, error) {
-	return phaseResult[guestvolumes.Phase](ctx, g, "guest-volumes", c, tell)
 }

@@ -1,9 +1,13 @@
 package main
 
 import (
+	"context"
+
 	"github.com/spf13/cobra"
 
 	"github.com/daybook-project/daybook/internal/experiment/paper1/guestshares"
+	"github.com/daybook-project/daybook/internal/experiment/scenario"
+	"github.com/daybook-project/daybook/vm"
 	"github.com/daybook-project/daybook/vm/kernels"
 )
 
@@ -40,5 +44,16 @@ default settings. It takes 25 minutes.`,
 	b.flags(cmd)
 	cmd.Flags().StringSliceVar(&options.Kernels, "kernels", kernels.Names(), "comma-separated `NAMES` of kernels")
 	cmd.Flags().StringSliceVar(&options.Dividers, "dividers", nil, "`DIVIDERS` of the disk: BFQ, io.cost, io.cost as enabled (default: all)")
+	cmd.AddCommand(newPhaseCommand(guestshares.RunInGuest))
 	return cmd
+}
+
+// bootGuest boots a kernel of the pin file with the disk of the experiment.
+func bootGuest(ctx context.Context, kernel string) (guestshares.Guest, error) {
+	return boot[guestshares.Case, scenario.Phase](ctx, "guests", vm.Config{
+		Kernel:  kernel,
+		Disks:   []vm.Disk{{SizeBytes: guestshares.DiskBytes, BytesPerSecond: guestshares.DiskBytesPerSecond}},
+		Modules: []string{"ext4", "bfq"},
+		Give:    []vm.Give{{Host: "mke2fs"}},
+	})
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/daybook-project/daybook/internal/experiment/fixture"
 	"github.com/daybook-project/daybook/internal/experiment/paper1/guestshares"
+	"github.com/daybook-project/daybook/internal/experiment/scenario"
 	"github.com/daybook-project/daybook/vm"
 	"github.com/daybook-project/daybook/vm/kernels"
 )
@@ -54,12 +55,8 @@ const countingBootTimeout = 10 * time.Minute
 
 // bootCounting boots a guest whose clocks count instructions, for disks in memory.
 func bootCounting(ctx context.Context, kernel string) (guestshares.Guest, error) {
-	machine, err := vm.Boot(ctx, vm.Config{
+	return boot[guestshares.Case, scenario.Phase](ctx, "guests", vm.Config{
 		Kernel: kernel, CountInstructions: true, CPUs: 1, MemoryBytes: guestshares.MemoryDiskBytes + vm.DefaultMemoryBytes, BootTimeout: countingBootTimeout,
 		Modules: []string{"ext4", "configfs", "null_blk"}, Append: "null_blk.nr_devices=0", Give: []vm.Give{{Host: "mke2fs"}},
 	})
-	if err != nil {
-		return nil, err
-	}
-	return &guest{machine}, nil
 }

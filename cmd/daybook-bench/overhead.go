@@ -57,18 +57,10 @@ statistics. It fails if the whole range of an operation's cost is above 1 %.`,
 
 // bootCountingGuest boots a kernel of the pin file whose clocks count instructions.
 func bootCountingGuest(ctx context.Context, kernel string) (overhead.Guest, error) {
-	machine, err := vm.Boot(ctx, vm.Config{
+	return boot[overhead.Extent, overhead.Result](ctx, "overhead", vm.Config{
 		Kernel:            kernel,
 		CountInstructions: true,
 		Modules:           []string{"ext4", "null_blk"},
 		Give:              []vm.Give{{Host: "mke2fs"}},
 	})
-	if err != nil {
-		return nil, err
-	}
-	return &guest{machine}, nil
-}
-
-func (g *guest) RunOverhead(ctx context.Context, e overhead.Extent, tell func(line string)) (overhead.Result, error) {
-	return phaseResult[overhead.Result](ctx, g, "overhead", e, tell)
 }

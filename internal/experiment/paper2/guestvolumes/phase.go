@@ -40,7 +40,7 @@ const debugStatistics = "/sys/module/blk_cgroup/parameters/blkcg_debug_stats"
 // the Phase as JSON to output, and messages to progress.
 func RunInGuest(ctx context.Context, text string, output, progress io.Writer) error {
 	return fixture.RunInGuest(ctx, text, output, progress, func(ctx context.Context, lab fixture.Lab, c Case) (Phase, error) {
-		return runCase(ctx, lab, c, warmUp, fixture.LinesTo(progress))
+		return runCase(ctx, lab, c, warmUp, lab.Say)
 	})
 }
 

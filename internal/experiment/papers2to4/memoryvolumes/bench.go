@@ -2,7 +2,6 @@ package memoryvolumes
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -276,11 +275,7 @@ func Bench(ctx context.Context, o Options) (result Result, err error) {
 				Load: o.Load, Arrangement: arrangement, Neighbours: o.Neighbours, Syncs: syncs, LeastMilliseconds: o.LeastMilliseconds, MostMilliseconds: o.MostMilliseconds,
 				Modules: o.Kernel.Modules, NVJDirectory: o.Kernel.NVJDirectory,
 			}
-			err := o.Kernel.Run(ctx, machine(), c, func(value []byte) error {
-				var line nativeLine
-				if err := json.Unmarshal(value, &line); err != nil {
-					return err
-				}
+			err := native.Run(ctx, o.Kernel.Kernel, machine(), c, func(line nativeLine) {
 				switch {
 				case line.Sample != nil:
 					samples = append(samples, *line.Sample)
@@ -289,7 +284,6 @@ func Bench(ctx context.Context, o Options) (result Result, err error) {
 				default:
 					progress(what + line.Progress)
 				}
-				return nil
 			})
 			if err != nil {
 				return result, fmt.Errorf("%s: %w", arrangement, err)

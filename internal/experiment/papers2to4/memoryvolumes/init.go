@@ -2,16 +2,13 @@ package memoryvolumes
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
-	"github.com/daybook-project/daybook/internal/cgroup"
 	"github.com/daybook-project/daybook/internal/database"
 	"github.com/daybook-project/daybook/internal/experiment/fixture"
 	"github.com/daybook-project/daybook/internal/experiment/native"
@@ -32,16 +29,12 @@ const (
 
 // InitNative is the first process of a kernel.
 func InitNative(directory string) error {
-	return native.Init(directory, func(text []byte, write func(any) error) error {
-		var c nativeCase
-		if err := json.Unmarshal(text, &c); err != nil {
-			return err
-		}
+	return native.Init(directory, func(c nativeCase, write func(nativeLine) error) error {
 		return c.prepareAndRun(context.Background(), write)
 	})
 }
 
-func (c nativeCase) prepareAndRun(ctx context.Context, write func(any) error) (err error) {
+func (c nativeCase) prepareAndRun(ctx context.Context, write func(nativeLine) error) (err error) {
 	if err := native.AddToPath(c.NVJDirectory); err != nil {
 		return err
 	}
@@ -102,15 +95,11 @@ type pair struct {
 
 // buildPair makes the cgroups and the file systems. On error nothing is left.
 func buildPair(ctx context.Context, c nativeCase) (p *pair, err error) {
-	tree, err := cgroup.Find()
+	l, err := fixture.GuestLab(os.Stderr)
 	if err != nil {
 		return nil, err
 	}
-	if tree.Version() != cgroup.V2 {
-		return nil, errors.New("want cgroup v2")
-	}
-	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	p = &pair{Base: fixture.Base{Lab: fixture.Lab{Tree: tree, Log: log}}, asked: c}
+	p = &pair{Base: fixture.Base{Lab: l}, asked: c}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, p.Close())
@@ -121,7 +110,7 @@ func buildPair(ctx context.Context, c nativeCase) (p *pair, err error) {
 		return p, err
 	}
 	tunables := map[string]uint64{"low_latency": 0}
-	if p.Disk, err = (fixture.GivenDisk{Node: disk, Divider: fixture.BFQ}).Open(tree, tunables); err != nil {
+	if p.Disk, err = (fixture.GivenDisk{Node: disk, Divider: fixture.BFQ}).Open(l.Tree, tunables); err != nil {
 		return p, err
 	}
 	if err := p.Disk.Device.SetQueue("nr_requests", strconv.Itoa(requests)); err != nil {
