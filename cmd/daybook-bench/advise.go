@@ -1,15 +1,17 @@
 package main
 
 import (
+	"context"
 	"errors"
 
 	"github.com/spf13/cobra"
 
 	"github.com/daybook-project/daybook/internal/experiment/daemon/advice"
+	"github.com/daybook-project/daybook/internal/experiment/fixture"
 )
 
 func newAdviseCommand() *cobra.Command {
-	b := bench{name: "advise"}
+	b := &bench{name: "advise", unjudged: true}
 	sets := []string{advice.TuningSet, advice.HeldOutSet}
 	var from string
 	cmd := &cobra.Command{
@@ -36,27 +38,15 @@ writes the page.`,
 			if from != "" {
 				return again[advice.Result](b, cmd, from)
 			}
-			lab, err := b.lab(cmd)
-			if err != nil {
-				return err
-			}
-			options := advice.Full
-			check := advice.Result.Check
-			if b.quick {
-				options = advice.Quick
-				check = func(advice.Result) error { return nil } // too short for a verdict
-			}
 			var kept advice.Result
 			if cmd.Flags().Changed("set") {
 				if err := b.before(&kept); err != nil {
 					return err
 				}
 			}
-			result, err := advice.Measure(cmd.Context(), lab, options, sets, kept, func(r advice.Result) error { return b.save(r) })
-			if err != nil {
-				return err
-			}
-			return b.finish(cmd, result, result.Report, func() error { return check(result) })
+			return measure(b, cmd, func(ctx context.Context, lab fixture.Lab) (advice.Result, error) {
+				return advice.Measure(ctx, lab, extent(b, advice.Full, advice.Quick), sets, kept, func(r advice.Result) error { return b.save(r) })
+			})
 		},
 	}
 	b.flags(cmd)

@@ -13,7 +13,7 @@ import (
 )
 
 func newBlameCommand() *cobra.Command {
-	b := bench{name: "blame", command: "make bench-advise bench-blame"}
+	b := &bench{name: "blame", command: "make bench-advise bench-blame"}
 	var from, predictions string
 	cmd := &cobra.Command{
 		Use:   "blame",
@@ -30,7 +30,7 @@ fails if package blame attributes too little of the time to the cause.`,
 				return err
 			}
 			page := func() (report.Report, error) { return withAdvice(result, predictions) }
-			return b.finish(cmd, result, page, result.Check)
+			return b.finishWith(cmd, result, page)
 		},
 	}
 	b.flags(cmd)
@@ -48,11 +48,7 @@ func (b *bench) causes(cmd *cobra.Command, from string) (result causes.Result, e
 	if err != nil {
 		return result, err
 	}
-	options := causes.Full
-	if b.quick {
-		options = causes.Quick
-	}
-	return causes.Bench(cmd.Context(), lab, options)
+	return causes.Bench(cmd.Context(), lab, extent(b, causes.Full, causes.Quick))
 }
 
 // withAdvice adds the tables of advise to the report of the causes.

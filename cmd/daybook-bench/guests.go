@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/daybook-project/daybook/internal/experiment/fixture"
 	"github.com/daybook-project/daybook/internal/experiment/paper1/guestshares"
 	"github.com/daybook-project/daybook/internal/experiment/scenario"
 	"github.com/daybook-project/daybook/vm"
@@ -12,7 +13,7 @@ import (
 )
 
 func newGuestsCommand() *cobra.Command {
-	b := bench{name: "guests"}
+	b := &bench{name: "guests"}
 	var options guestshares.Options
 	cmd := &cobra.Command{
 		Use:   "guests",
@@ -25,20 +26,11 @@ default settings. It takes 25 minutes.`,
 		Example: "  daybook-bench guests --docs docs/results\n  daybook-bench guests --quick --kernels 6.12 --dividers io.cost",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			lab, err := b.lab(cmd)
-			if err != nil {
-				return err
-			}
-			asked := guestshares.Full
-			if b.quick {
-				asked = guestshares.Quick
-			}
+			asked := extent(b, guestshares.Full, guestshares.Quick)
 			asked.Boot, asked.Kernels, asked.Dividers = bootGuest, options.Kernels, options.Dividers
-			result, err := guestshares.Bench(cmd.Context(), lab, asked)
-			if err != nil {
-				return err
-			}
-			return b.finish(cmd, result, result.Report, result.Check)
+			return measure(b, cmd, func(ctx context.Context, lab fixture.Lab) (guestshares.Result, error) {
+				return guestshares.Bench(ctx, lab, asked)
+			})
 		},
 	}
 	b.flags(cmd)

@@ -14,7 +14,7 @@ import (
 )
 
 func newGuestsIOCostCommand() *cobra.Command {
-	b := bench{name: "guests-io-cost"}
+	b := &bench{name: "guests-io-cost"}
 	var names []string
 	cmd := &cobra.Command{
 		Use:   "guests-io-cost",
@@ -29,20 +29,11 @@ host.`,
 		Example: "  daybook-bench guests-io-cost --docs docs/results\n  daybook-bench guests-io-cost --quick --kernels 6.12",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			lab, err := b.lab(cmd)
-			if err != nil {
-				return err
-			}
-			asked := guestshares.Full
-			if b.quick {
-				asked = guestshares.Quick
-			}
+			asked := extent(b, guestshares.Full, guestshares.Quick)
 			asked.Boot, asked.Kernels, asked.Dividers, asked.CountInstructions = bootCounting, names, []string{fixture.IOCost}, true
-			result, err := guestshares.Bench(cmd.Context(), lab, asked)
-			if err != nil {
-				return err
-			}
-			return b.finish(cmd, result, result.Report, result.Check)
+			return measure(b, cmd, func(ctx context.Context, lab fixture.Lab) (guestshares.Result, error) {
+				return guestshares.Bench(ctx, lab, asked)
+			})
 		},
 	}
 	b.flags(cmd)
