@@ -31,11 +31,7 @@ func (r Result) Report() (report.Report, error) {
 		},
 		Host: r.Host,
 	}
-	for _, table := range []report.Table{r.targetTable(), r.whyTable(), r.lossTable()} {
-		if len(table.Rows) > 0 {
-			page.Tables = append(page.Tables, table)
-		}
-	}
+	page.Add(r.targetTable(), r.whyTable(), r.lossTable())
 	for _, p := range r.Parts {
 		switch p.Load {
 		case poolLoad:
