@@ -117,7 +117,7 @@ func Bench(ctx context.Context, l fixture.Lab, o Options) (result Result, err er
 	}
 	err = fixture.InGuest(ctx, l, o.Kernel, o.Boot, func(g Guest) (err error) {
 		result.Kernel = g.Kernel()
-		result.Samples, err = g.Run(ctx, o.Case, func(line string) { l.Announce(o.Kernel, line, nil) })
+		result.Samples, err = g.Run(ctx, o.Case, l.Say)
 		return err
 	})
 	return result, err

@@ -33,7 +33,7 @@ func (m Measurement) Check() error {
 // Measure runs a load beside each neighbour on one new pair. It removes the pair.
 func Measure(ctx context.Context, l fixture.Lab, on Conditions, load string, neighbours []fio.Neighbour, how Measurement) (phases []Phase, err error) {
 	what := fmt.Sprintf("%s, %s, %s, %s", on.Disk, load, on.DataMode, on.Arrangement)
-	l.Announce("volumes", what+": preparing", nil)
+	l.Say(what + ": preparing")
 	s, err := buildPair(ctx, l, on)
 	if err != nil {
 		return nil, err
@@ -49,8 +49,8 @@ func Measure(ctx context.Context, l fixture.Lab, on Conditions, load string, nei
 		if err != nil {
 			return phases, fmt.Errorf("beside %s: %w", neighbour, err)
 		}
-		l.Announce("volumes", fmt.Sprintf("%s beside %s: %s, sync %.1f ms, share of A %.1f %%", what, neighbour,
-			RateText(load, phase.Rate), 1e3*phase.SyncA.MeanSeconds, 100*phase.ShareA), nil)
+		l.Say(fmt.Sprintf("%s beside %s: %s, sync %.1f ms, share of A %.1f %%", what, neighbour,
+			RateText(load, phase.Rate), 1e3*phase.SyncA.MeanSeconds, 100*phase.ShareA))
 		phases = append(phases, phase)
 	}
 	return phases, nil
@@ -58,7 +58,7 @@ func Measure(ctx context.Context, l fixture.Lab, on Conditions, load string, nei
 
 // RateText returns a rate of Phase as text.
 func RateText(load string, rate float64) string {
-	if load == Fio {
+	if load == Fio || load == SmallWriters {
 		return fmt.Sprintf("%.2f MB/s", rate/1e6)
 	}
 	return fmt.Sprintf("%.1f/s", rate)

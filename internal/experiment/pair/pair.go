@@ -51,7 +51,8 @@ func buildPair(ctx context.Context, l fixture.Lab, on Conditions) (s *pair, err 
 	}
 	switch on.Arrangement {
 	case fixture.SharedExt4:
-		err = s.share(ctx)
+		whole := blockdev.Partition{Node: s.Disk.Device.Node(), Dev: s.Disk.Device.Dev}
+		err = s.MountShared(ctx, whole, 2*journalBytes, on.DataMode.mountOption(), s.containers()...)
 	case fixture.OwnVolumes, fixture.PlacedVolumes, fixture.PlacedOnXFS, fixture.ControlledOnXFS:
 		err = s.attachVolumes(ctx)
 	case fixture.OnDevices, fixture.ControlledOnDevices:
@@ -122,21 +123,6 @@ func (s *pair) plainDisk() (*fixture.GivenDisk, error) {
 }
 
 func (s *pair) containers() []*fixture.Container { return []*fixture.Container{s.a, s.b} }
-
-// share makes one ext4 for both containers.
-func (s *pair) share(ctx context.Context) error {
-	directory, err := s.MountNew(ctx, s.Disk.Device.Node(), "shared", 2*journalBytes, s.conditions.DataMode.mountOption())
-	if err != nil {
-		return err
-	}
-	for _, t := range s.containers() {
-		t.Directory, t.FileSystem = filepath.Join(directory, t.Name), s.Disk.Device.Dev
-		if err := os.Mkdir(t.Directory, 0o755); err != nil {
-			return err
-		}
-	}
-	return nil
-}
 
 // partition makes a partition for each container and moves its jbd2 thread.
 func (s *pair) partition(ctx context.Context) error {

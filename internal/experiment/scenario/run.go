@@ -112,7 +112,7 @@ func (s Scenario) Run(ctx context.Context, l fixture.Lab, law string) (Phase, er
 // RunParts runs phases one after the other on one new disk, while the loads
 // continue. The loads' own counts are in the last phase.
 func (s Scenario) RunParts(ctx context.Context, l fixture.Lab, parts []Part) (phases []Phase, err error) {
-	l.Announce("", "preparing a disk", nil)
+	l.Say("preparing a disk")
 	// It is made without the model's delays, which start with the load.
 	fs, err := fixture.MakeFileSystem(ctx, l.Tree, s.FileSystem())
 	if err != nil {
@@ -164,7 +164,7 @@ func (s Scenario) RunParts(ctx context.Context, l fixture.Lab, parts []Part) (ph
 		}
 		phases = append(phases, phase)
 	}
-	l.Announce("", "cleaning up", nil)
+	l.Say("cleaning up")
 	if err := fs.Disk.SetInstant(true); err != nil {
 		return nil, err
 	}

@@ -24,7 +24,7 @@ const (
 func (o Options) inGuest(ctx context.Context, l fixture.Lab, kernel string) (result Result, err error) {
 	err = fixture.InGuest(ctx, l, kernel, o.Boot, func(g Guest) (err error) {
 		e := Extent{Pairs: o.GuestPairs, Scale: o.Scale, Waits: o.Waits, Operations: o.Operations}
-		result, err = g.Run(ctx, e, func(line string) { l.Announce("overhead", kernel+": "+line, nil) })
+		result, err = g.Run(ctx, e, func(line string) { l.Say(kernel + ": " + line) })
 		for n := range result.Rows {
 			result.Rows[n].Kernel = g.Kernel()
 		}

@@ -160,8 +160,8 @@ func (r *Result) benchKernel(ctx context.Context, l fixture.Lab, g Guest, kernel
 			run := Run{Kernel: g.Kernel(), Divider: divider, Settings: scenario.DividerText(), Bounded: divider != fixture.IOCostAuto, Counted: o.CountInstructions, scenario: scenario}
 			for _, law := range laws {
 				what := fmt.Sprintf("%s, %s, %s, %s", kernel, divider, scenario.Name, law)
-				l.Announce(law, what, nil)
-				phase, err := g.Run(ctx, Case{Scenario: scenario, Law: law}, func(line string) { l.Announce(law, what+": "+line, nil) })
+				l.Say(what)
+				phase, err := g.Run(ctx, Case{Scenario: scenario, Law: law}, func(line string) { l.Say(what + ": " + line) })
 				if err != nil {
 					return fmt.Errorf("%s, scenario %s, %s: %w", divider, scenario.Name, law, err)
 				}

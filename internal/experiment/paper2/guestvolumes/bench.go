@@ -284,8 +284,8 @@ func (r *Result) benchKernel(ctx context.Context, l fixture.Lab, g Guest, kernel
 			continue
 		}
 		what := fmt.Sprintf("%s, %s, %s, %s", kernel, c.Arrangement, c.Load, c.Divider)
-		l.Announce(kernel, what, nil)
-		phase, err := g.Run(ctx, c, func(line string) { l.Announce(kernel, what+": "+line, nil) })
+		l.Say(what)
+		phase, err := g.Run(ctx, c, func(line string) { l.Say(what + ": " + line) })
 		if err != nil {
 			return fmt.Errorf("%s, %s, %s: %w", c.Arrangement, c.Load, c.Divider, err)
 		}

@@ -21,7 +21,7 @@ type PoolJournal struct {
 // in a full volume.
 func poolJournals(ctx context.Context, l fixture.Lab, o Options, planned plannedPart) (all []PoolJournal, err error) {
 	for _, provision := range []volume.Provision{volume.Thin, volume.Full} {
-		l.Announce("volumes", fmt.Sprintf("%s, the pool's own journal, %s volume", planned.Disk, provision), nil)
+		l.Say(fmt.Sprintf("%s, the pool's own journal, %s volume", planned.Disk, provision))
 		on := planned.in(fixture.PlacedVolumes)
 		on.Provision = provision
 		phases, err := pair.Measure(ctx, l, on, pair.Fio, []fio.Neighbour{pair.Alone}, o.Measurement)

@@ -85,12 +85,11 @@ func (c nativeCase) prepareAndRun(ctx context.Context, write func(nativeLine) er
 // pair is the container and its neighbour on the disk.
 type pair struct {
 	fixture.Base
-	asked      nativeCase
-	settings   string
-	a, b       *fixture.Container
-	fileSystem blockdev.Dev     // of a
-	server     *database.Server // nil: the load is Writer
-	alone      *WriterResult    // of the last measurement without a neighbour; nil: none yet
+	asked    nativeCase
+	settings string
+	a, b     *fixture.Container
+	server   *database.Server // nil: the load is Writer
+	alone    *WriterResult    // of the last measurement without a neighbour; nil: none yet
 }
 
 // buildPair makes the cgroups and the file systems. On error nothing is left.
@@ -136,18 +135,7 @@ func (p *pair) share(ctx context.Context) error {
 	if p.asked.Arrangement == SharedOrdered {
 		options = "nodioread_nolock"
 	}
-	directory, err := p.MountNew(ctx, parts[0].Node, "shared", journalBytes, options)
-	if err != nil {
-		return err
-	}
-	p.fileSystem = parts[0].Dev
-	for _, c := range []*fixture.Container{p.a, p.b} {
-		c.Directory = filepath.Join(directory, c.Name)
-		if err := os.Mkdir(c.Directory, 0o755); err != nil {
-			return err
-		}
-	}
-	return nil
+	return p.MountShared(ctx, parts[0], journalBytes, options, p.a, p.b)
 }
 
 // divide gives each a file system of its own, and places the threads of their journals.
@@ -167,7 +155,6 @@ func (p *pair) divide(ctx context.Context) error {
 			return err
 		}
 	}
-	p.fileSystem = parts[0].Dev
 	return nil
 }
 
@@ -183,7 +170,7 @@ func (p *pair) mountInMemory(ctx context.Context, part blockdev.Partition) error
 	if p.asked.Arrangement == MemoryData {
 		options.Data += ",journal_data=small"
 	}
-	p.a.Directory = filepath.Join(p.Home, p.a.Name)
+	p.a.Directory, p.a.FileSystem = filepath.Join(p.Home, p.a.Name), part.Dev
 	if err := os.Mkdir(p.a.Directory, 0o755); err != nil {
 		return err
 	}

@@ -209,7 +209,7 @@ func (p *pair) read() (r reading, err error) {
 			return r, err
 		}
 	}
-	name, err := blockdev.DeviceName(p.fileSystem)
+	name, err := blockdev.DeviceName(p.a.FileSystem)
 	if err != nil {
 		return r, err
 	}
@@ -224,7 +224,7 @@ func (p *pair) read() (r reading, err error) {
 		r.memoryBytes, err = counter(string(text), "region_written_bytes")
 		return r, err
 	}
-	journal, err := ext4.JournalOf(p.fileSystem)
+	journal, err := ext4.JournalOf(p.a.FileSystem)
 	if err != nil {
 		return r, err
 	}
