@@ -53,36 +53,7 @@ func TestEachArrangementIsAsDescribed(t *testing.T) {
 				t.Errorf("one file system for both: %v", shared)
 			}
 			for _, x := range s.containers() {
-				if mode := modeInForce(t, x.FileSystem); mode != Ordered {
-					t.Errorf("the file system of %s is in the mode %s", x.Name, mode)
-				}
-				journal, err := ext4.JournalOf(x.FileSystem)
-				if err != nil {
-					t.Fatal(err)
-				}
-				pid, err := ext4.JournalThread(journal.Name)
-				if err != nil {
-					t.Fatal(err)
-				}
-				at, err := lab.Tree.Of(pid)
-				if err != nil {
-					t.Fatal(err)
-				}
-				placed := strings.HasPrefix(at, x.Parent+"/") && at != x.Load
-				if want := arrangement != fixture.SharedExt4 && arrangement != fixture.OwnVolumes; placed != want || !want && at != "/" {
-					t.Errorf("the jbd2 thread of %s is in %s", x.Name, at)
-				}
-				weights, err := lab.Tree.Weights(s.Disk.Device.Dev, blockdev.BFQ)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if now, err := weights.Get(x.Parent); err != nil || now.Effective() != x.Weight {
-					t.Errorf("the weight of %s is %+v, %v; want %d", x.Parent, now, err, x.Weight)
-				}
-				hasLoop := arrangement != fixture.SharedExt4 && arrangement != fixture.OwnPartitions && !arrangement.OnDevices()
-				if (x.Loop.Name != "") != hasLoop {
-					t.Errorf("%s has the loop device %q", x.Name, x.Loop.Name)
-				}
+				isAsDescribed(t, s, x)
 			}
 			t.Run("under load", func(t *testing.T) {
 				// A journal for both, one for each with the pool's besides, and control.
@@ -97,6 +68,42 @@ func TestEachArrangementIsAsDescribed(t *testing.T) {
 			}
 			checkNothingLeft(t, s, before)
 		})
+	}
+}
+
+// isAsDescribed checks the file system, the journal and the weight of a container.
+func isAsDescribed(t *testing.T, s *pair, x *fixture.Container) {
+	t.Helper()
+	arrangement := s.conditions.Arrangement
+	if mode := modeInForce(t, x.FileSystem); mode != Ordered {
+		t.Errorf("the file system of %s is in the mode %s", x.Name, mode)
+	}
+	journal, err := ext4.JournalOf(x.FileSystem)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := ext4.JournalThread(journal.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at, err := s.Lab.Tree.Of(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	placed := strings.HasPrefix(at, x.Parent+"/") && at != x.Load
+	if want := arrangement != fixture.SharedExt4 && arrangement != fixture.OwnVolumes; placed != want || !want && at != "/" {
+		t.Errorf("the jbd2 thread of %s is in %s", x.Name, at)
+	}
+	weights, err := s.Lab.Tree.Weights(s.Disk.Device.Dev, blockdev.BFQ)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if now, err := weights.Get(x.Parent); err != nil || now.Effective() != x.Weight {
+		t.Errorf("the weight of %s is %+v, %v; want %d", x.Parent, now, err, x.Weight)
+	}
+	hasLoop := arrangement != fixture.SharedExt4 && arrangement != fixture.OwnPartitions && !arrangement.OnDevices()
+	if (x.Loop.Name != "") != hasLoop {
+		t.Errorf("%s has the loop device %q", x.Name, x.Loop.Name)
 	}
 }
 
