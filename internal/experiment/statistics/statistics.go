@@ -41,6 +41,16 @@ type Spread struct {
 	High   float64 `json:"high"`
 }
 
+// SpreadBy is the spread of a value of each round.
+func SpreadBy[Round any](rounds []Round, value func(Round) float64) Spread {
+	values := make([]float64, len(rounds))
+	for n, round := range rounds {
+		values[n] = value(round)
+	}
+	return SpreadOf(values)
+}
+
+// SpreadOf is the spread of values; zero if there is none.
 func SpreadOf(values []float64) Spread {
 	if len(values) == 0 {
 		return Spread{}

@@ -138,13 +138,7 @@ func combine(samples []Sample) (Run, error) {
 		run.Waits += s.Writer.Waits
 		run.Preempted += s.Writer.Preempted
 	}
-	spread := func(value func(Sample) float64) statistics.Spread {
-		var values []float64
-		for _, s := range samples {
-			values = append(values, value(s))
-		}
-		return statistics.SpreadOf(values)
-	}
+	spread := func(value func(Sample) float64) statistics.Spread { return statistics.SpreadBy(samples, value) }
 	run.SyncsPerSecond = spread(func(s Sample) float64 { return float64(s.Writer.Syncs) / s.Writer.Seconds })
 	run.SyncP50Seconds = spread(func(s Sample) float64 { return s.Writer.SyncP50Seconds })
 	run.SyncMeanSeconds = spread(func(s Sample) float64 { return s.Writer.SyncMeanSeconds })

@@ -228,13 +228,7 @@ func (r *Run) combine(samples []Sample, rounds int) error {
 	if len(timed) != rounds || counted != 1 {
 		return fmt.Errorf("the guest returned %d timed runs and %d counted runs; want %d and 1", len(timed), counted, rounds)
 	}
-	spread := func(value func(LoadResult) float64) statistics.Spread {
-		var values []float64
-		for _, result := range timed {
-			values = append(values, value(result))
-		}
-		return statistics.Spread{Median: statistics.Median(values), Low: slices.Min(values), High: slices.Max(values)}
-	}
+	spread := func(value func(LoadResult) float64) statistics.Spread { return statistics.SpreadBy(timed, value) }
 	rate := func(result LoadResult) float64 { return float64(result.Operations) / result.Seconds }
 	for _, result := range timed {
 		r.Rates = append(r.Rates, rate(result))
