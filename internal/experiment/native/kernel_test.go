@@ -1,6 +1,7 @@
 package native
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,7 +16,7 @@ func TestLinesOfACaseArePassedOnWhole(t *testing.T) {
 		file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 		if err == nil {
 			_, err = file.WriteString(text)
-			err = file.Close()
+			err = errors.Join(err, file.Close())
 		}
 		if err != nil {
 			t.Fatal(err)
