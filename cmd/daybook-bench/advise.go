@@ -1,16 +1,18 @@
 package main
 
 import (
+	"context"
 	"errors"
 
 	"github.com/spf13/cobra"
 
-	"github.com/daybook-project/daybook/internal/experiment/paper2/volumes"
+	"github.com/daybook-project/daybook/internal/experiment/daemon/advice"
+	"github.com/daybook-project/daybook/internal/experiment/fixture"
 )
 
 func newAdviseCommand() *cobra.Command {
-	b := bench{name: "advise"}
-	sets := []string{volumes.TuningSet, volumes.HeldOutSet}
+	b := &bench{name: "advise", unjudged: true}
+	sets := []string{advice.TuningSet, advice.HeldOutSet}
 	var from string
 	cmd := &cobra.Command{
 		Use:   "advise",
@@ -34,29 +36,17 @@ writes the page.`,
 				return errors.New("advise has no page of its own: daybook-bench blame --docs writes its tables, too")
 			}
 			if from != "" {
-				return again[volumes.Advice](b, cmd, from)
+				return again[advice.Result](b, cmd, from)
 			}
-			lab, err := b.lab(cmd)
-			if err != nil {
-				return err
-			}
-			options := volumes.AdviceFull
-			check := volumes.Advice.Check
-			if b.quick {
-				options = volumes.AdviceQuick
-				check = func(volumes.Advice) error { return nil } // too short for a verdict
-			}
-			var kept volumes.Advice
+			var kept advice.Result
 			if cmd.Flags().Changed("set") {
 				if err := b.before(&kept); err != nil {
 					return err
 				}
 			}
-			result, err := volumes.MeasureAdvice(cmd.Context(), lab, options, sets, kept, func(a volumes.Advice) error { return b.save(a) })
-			if err != nil {
-				return err
-			}
-			return b.finish(cmd, result, result.Report, func() error { return check(result) })
+			return measure(b, cmd, func(ctx context.Context, lab fixture.Lab) (advice.Result, error) {
+				return advice.Measure(ctx, lab, extent(b, advice.Full, advice.Quick), sets, kept, func(r advice.Result) error { return b.save(r) })
+			})
 		},
 	}
 	b.flags(cmd)

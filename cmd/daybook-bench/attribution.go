@@ -1,13 +1,16 @@
 package main
 
 import (
+	"context"
+
 	"github.com/spf13/cobra"
 
+	"github.com/daybook-project/daybook/internal/experiment/fixture"
 	"github.com/daybook-project/daybook/internal/experiment/paper1/attribution"
 )
 
 func newAttributionCommand() *cobra.Command {
-	b := bench{name: "attribution"}
+	b := &bench{name: "attribution"}
 	cmd := &cobra.Command{
 		Use:   "attribution",
 		Short: "Compare both estimators with the bytes that reach an external journal",
@@ -18,19 +21,9 @@ kernel's own counters. It fails if the handles estimator is outside its bounds.`
 		Example: "  daybook-bench attribution --quick",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			lab, err := b.lab(cmd)
-			if err != nil {
-				return err
-			}
-			options := attribution.Full
-			if b.quick {
-				options = attribution.Quick
-			}
-			result, err := attribution.Run(cmd.Context(), lab, options)
-			if err != nil {
-				return err
-			}
-			return b.finish(cmd, result, result.Report, result.Check)
+			return measure(b, cmd, func(ctx context.Context, lab fixture.Lab) (attribution.Result, error) {
+				return attribution.Run(ctx, lab, extent(b, attribution.Full, attribution.Quick))
+			})
 		},
 	}
 	b.flags(cmd)

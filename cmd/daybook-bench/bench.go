@@ -2,7 +2,7 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -27,6 +27,8 @@ type bench struct {
 	// command makes the page again; "": make bench-NAME.
 	command string
 	quick   bool
+	// unjudged means that a quick measurement is too short for a verdict.
+	unjudged bool
 }
 
 func (b *bench) flags(cmd *cobra.Command) {
@@ -62,20 +64,66 @@ func (b *bench) lab(cmd *cobra.Command) (fixture.Lab, error) {
 		Log:  slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 		Progress: func(_, what string, _ *account.Sample) {
 			if what != "" {
-				fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", b.name, what)
+				b.say(cmd, what)
 			}
 		},
 	}, err
 }
 
-// finish prints the result, keeps it, and says whether its bounds hold.
-func (b *bench) finish(cmd *cobra.Command, result any, page func() (report.Report, error), check func() error) error {
-	// First the figures: whatever fails then, they are not lost.
-	text, err := json.MarshalIndent(result, "", "  ")
+// say reports progress on standard error.
+func (b *bench) say(cmd *cobra.Command, line string) {
+	fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", b.name, line)
+}
+
+// extent returns the options of a benchmark, or those of its quick form.
+func extent[O any](b *bench, full, quick O) O {
+	if b.quick {
+		return quick
+	}
+	return full
+}
+
+// figures are the results of a benchmark.
+type figures interface {
+	Report() (report.Report, error)
+	Check() error
+}
+
+// measure runs an experiment in the lab, and finishes with its result.
+func measure[F figures](b *bench, cmd *cobra.Command, run func(ctx context.Context, lab fixture.Lab) (F, error)) error {
+	lab, err := b.lab(cmd)
 	if err != nil {
 		return err
 	}
-	if err := write(b.output, append(text, '\n')); err != nil {
+	result, err := run(cmd.Context(), lab)
+	if err != nil {
+		return err
+	}
+	return b.finish(cmd, result)
+}
+
+// again measures nothing. It finishes with the results in a file.
+func again[F figures](b *bench, cmd *cobra.Command, path string) error {
+	var result F
+	if err := read(path, &result); err != nil {
+		return err
+	}
+	return b.finish(cmd, result)
+}
+
+// finish prints the result, keeps it, and says whether its bounds hold.
+func (b *bench) finish(cmd *cobra.Command, result figures) error {
+	return b.finishWith(cmd, result, result.Report)
+}
+
+// finishWith is finish with another page.
+func (b *bench) finishWith(cmd *cobra.Command, result figures, page func() (report.Report, error)) error {
+	// First the figures: whatever fails then, they are not lost.
+	text, err := encode(result)
+	if err != nil {
+		return err
+	}
+	if err := write(b.output, text); err != nil {
 		return err
 	}
 	r, err := page()
@@ -86,28 +134,46 @@ func (b *bench) finish(cmd *cobra.Command, result any, page func() (report.Repor
 		return err
 	}
 	if b.docs != "" {
-		command := cmp.Or(b.command, "make bench-"+b.name)
-		if b.quick {
-			command = "daybook-bench " + b.name + " --quick"
-		}
-		if err := write(b.page()+".md", r.Markdown(command, b.name+".svg")); err != nil {
-			return err
-		}
-		if r.Picture != nil {
-			if err := write(b.page()+".svg", r.Picture); err != nil {
-				return err
-			}
-		}
-	}
-	if b.docs != "" {
-		if err := updatePapers(b.docs); err != nil {
+		if err := b.writePage(r); err != nil {
 			return err
 		}
 	}
-	if err := check(); err != nil {
+	if b.quick && b.unjudged {
+		return nil
+	}
+	if err := result.Check(); err != nil {
 		return fmt.Errorf("outside the bounds:\n%w", err)
 	}
 	return nil
+}
+
+// writePage writes a report and its picture into the folder of the results pages.
+func (b *bench) writePage(r report.Report) error {
+	command := cmp.Or(b.command, "make bench-"+b.name)
+	if b.quick {
+		command = "daybook-bench " + b.name + " --quick"
+	}
+	if err := write(b.page()+".md", r.Markdown(command, b.name+".svg")); err != nil {
+		return err
+	}
+	if r.Picture != nil {
+		if err := write(b.page()+".svg", r.Picture); err != nil {
+			return err
+		}
+	}
+	return updatePapers(b.docs)
+}
+
+// writePictures writes further pictures of the page, by file name; nothing without a page.
+func (b *bench) writePictures(pictures map[string][]byte) error {
+	if b.docs == "" {
+		return nil
+	}
+	var errs []error
+	for name, picture := range pictures {
+		errs = append(errs, write(filepath.Join(b.docs, name), picture))
+	}
+	return errors.Join(errs...)
 }
 
 // updatePapers brings the page of the papers, beside the folder of the results pages,
@@ -118,21 +184,6 @@ func updatePapers(docs string) error {
 		return fmt.Errorf("the results are written, but not the page of the papers: %w", err)
 	}
 	return nil
-}
-
-// figures are the results of a benchmark.
-type figures interface {
-	Report() (report.Report, error)
-	Check() error
-}
-
-// again measures nothing. It finishes with the results in a file.
-func again[F figures](b bench, cmd *cobra.Command, path string) error {
-	var result F
-	if err := read(path, &result); err != nil {
-		return err
-	}
-	return b.finish(cmd, result, result.Report, result.Check)
 }
 
 // choose replaces the default list of a benchmark by the values that the user
@@ -157,42 +208,5 @@ func runMake(cmd *cobra.Command, what, directory string, arguments ...string) er
 	return nil
 }
 
-// read reads a result from a file.
-func read(path string, result any) error {
-	text, err := os.ReadFile(path)
-	if err == nil {
-		err = json.Unmarshal(text, result)
-	}
-	if err != nil {
-		return fmt.Errorf("cannot read the earlier figures: %w", err)
-	}
-	return nil
-}
-
-// before reads the earlier result, for the parts that are not measured this time. A
-// missing file is an error only if the page is written, because the page shows all
-// parts.
-func (b *bench) before(result any) error {
-	err := read(b.output, result)
-	if !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if b.docs != "" {
-		return fmt.Errorf("%s would lose the parts that are not measured now, because earlier figures are missing: %w; measure all parts, or omit --docs",
-			b.page()+".md", err)
-	}
-	return nil
-}
-
 // page is the path of the page without its extension.
 func (b *bench) page() string { return filepath.Join(b.docs, b.name) }
-
-func write(path string, content []byte) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return fmt.Errorf("cannot write the figures: %w", err)
-	}
-	if err := os.WriteFile(path, content, 0o644); err != nil {
-		return fmt.Errorf("cannot write the figures: %w", err)
-	}
-	return nil
-}

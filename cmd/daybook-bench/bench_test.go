@@ -1,10 +1,16 @@
 package main
 
 import (
+	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybook-project/daybook/internal/experiment/report"
 )
 
 func TestAPageIsNotWrittenFromPartialFigures(t *testing.T) {
@@ -51,6 +57,45 @@ func TestAFormHasItsOwnFigures(t *testing.T) {
 		b.variant("shares-paper", "make x")
 		if b.output != want || b.page() != "docs/shares-paper" || b.command != "make x" {
 			t.Errorf("%s: figures in %s, page %s, command %q; want %s", given, b.output, b.page(), b.command, want)
+		}
+	}
+}
+
+// missed are figures outside their bounds.
+type missed struct {
+	Rounds int `json:"rounds"`
+}
+
+func (missed) Check() error { return errors.New("too slow") }
+func (missed) Report() (report.Report, error) {
+	return report.Report{Title: "A page", Tables: []report.Table{{Title: "Times", Columns: []string{"load"}}}}, nil
+}
+
+// The figures and the page are there, whatever the verdict is.
+func TestFiguresAreKeptThoughABoundIsMissed(t *testing.T) {
+	for name, c := range map[string]struct{ quick, unjudged, fails bool }{
+		"a whole measurement":       {false, true, true},
+		"a quick one with verdict":  {true, false, true},
+		"a quick one that is short": {true, true, false},
+	} {
+		directory := t.TempDir()
+		b := &bench{name: "scale", output: filepath.Join(directory, "bench", "scale.json"), docs: directory, quick: c.quick, unjudged: c.unjudged}
+		var out bytes.Buffer
+		cmd := &cobra.Command{}
+		cmd.SetOut(&out)
+		if err := b.finish(cmd, missed{3}); (err != nil) != c.fails || err != nil && err.Error() != "outside the bounds:\ntoo slow" {
+			t.Errorf("%s: %v", name, err)
+		}
+		text, err := os.ReadFile(b.output)
+		if err != nil || string(text) != "{\n  \"rounds\": 3\n}\n" {
+			t.Errorf("%s: figures %q, %v", name, text, err)
+		}
+		page, err := os.ReadFile(filepath.Join(directory, "scale.md"))
+		if err != nil || !strings.HasPrefix(string(page), "# A page\n") || strings.Contains(string(page), "--quick") != c.quick {
+			t.Errorf("%s: page %q, %v", name, page, err)
+		}
+		if !strings.HasPrefix(out.String(), "Times\n") {
+			t.Errorf("%s: it printed %q", name, out.String())
 		}
 	}
 }

@@ -7,14 +7,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/daybook-project/daybook/internal/experiment/daemon/advice"
 	"github.com/daybook-project/daybook/internal/experiment/daemon/causes"
-	"github.com/daybook-project/daybook/internal/experiment/paper2/volumes"
 	"github.com/daybook-project/daybook/internal/experiment/report"
 )
 
 func newBlameCommand() *cobra.Command {
-	b := bench{name: "blame", command: "make bench-advise bench-blame"}
-	var from, advice string
+	b := &bench{name: "blame", command: "make bench-advise bench-blame"}
+	var from, predictions string
 	cmd := &cobra.Command{
 		Use:   "blame",
 		Short: "Inject causes of waits, and check whether blame finds them",
@@ -29,13 +29,13 @@ fails if package blame attributes too little of the time to the cause.`,
 			if err != nil {
 				return err
 			}
-			page := func() (report.Report, error) { return withAdvice(result, advice) }
-			return b.finish(cmd, result, page, result.Check)
+			page := func() (report.Report, error) { return withAdvice(result, predictions) }
+			return b.finishWith(cmd, result, page)
 		},
 	}
 	b.flags(cmd)
 	cmd.Flags().StringVar(&from, "again", "", "measure nothing; write the page from the figures in `FILE`")
-	cmd.Flags().StringVar(&advice, "advice", filepath.Join("build", "bench", "advise.json"), "add the figures of daybook-bench advise in `FILE`, if it exists")
+	cmd.Flags().StringVar(&predictions, "advice", filepath.Join("build", "bench", "advise.json"), "add the figures of daybook-bench advise in `FILE`, if it exists")
 	return cmd
 }
 
@@ -48,11 +48,7 @@ func (b *bench) causes(cmd *cobra.Command, from string) (result causes.Result, e
 	if err != nil {
 		return result, err
 	}
-	options := causes.Full
-	if b.quick {
-		options = causes.Quick
-	}
-	return causes.Bench(cmd.Context(), lab, options)
+	return causes.Bench(cmd.Context(), lab, extent(b, causes.Full, causes.Quick))
 }
 
 // withAdvice adds the tables of advise to the report of the causes.
@@ -61,7 +57,7 @@ func withAdvice(result causes.Result, path string) (report.Report, error) {
 	if err != nil {
 		return page, err
 	}
-	var measured volumes.Advice
+	var measured advice.Result
 	if err := read(path, &measured); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			return page, nil

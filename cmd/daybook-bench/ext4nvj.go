@@ -1,16 +1,10 @@
 package main
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
-	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -22,12 +16,9 @@ import (
 const ext4nvjKernel = "6.1"
 
 func newExt4NVJCommand() *cobra.Command {
-	b := bench{name: "ext4nvj"}
-	var source, module, kept string
-	var only, arrangements []string
-	var threads []int
+	b := &bench{name: "ext4nvj"}
+	var f filesystemsFlags
 	var native, underKVM, instructions bool
-	var rounds int
 	cmd := &cobra.Command{
 		Use:   "ext4nvj",
 		Short: "Compare ext4nvj with stock ext4 in a guest",
@@ -70,85 +61,33 @@ executes more than stock ext4.`,
   daybook-bench ext4nvj --quick --arrangements ext4,ext4-pmem --output /tmp/stock.json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if instructions {
-				return b.countInstructions(cmd, source, module, arrangements, rounds)
-			}
-			if kept != "" {
+			switch {
+			case instructions:
+				return f.countInstructions(cmd, b)
+			case f.kept != "":
 				var result filesystems.Result
-				if err := read(kept, &result); err != nil {
+				if err := read(f.kept, &result); err != nil {
 					return err
 				}
 				b.nameExt4NVJ(result.Native != nil, result.KVM)
 				return b.finishExt4NVJ(cmd, result)
-			}
-			options := filesystems.Full
-			switch {
-			case native && b.quick:
-				options = filesystems.QuickNative
 			case native:
-				options = filesystems.FullNative
-			case b.quick:
-				options = filesystems.Quick
-			}
-			var err error
-			if !native {
-				if options.CPUs, options.KVM, err = vm.Processors(cmd.Context(), ext4nvjKernel); err != nil {
-					return err
-				}
-				if underKVM && !options.KVM {
-					return errors.New("--kvm: KVM does not work on this host: a guest's kernel did not run in it")
-				}
-			}
-			b.nameExt4NVJ(native, options.KVM)
-			if len(threads) > 0 {
-				options.Threads = threads
-			}
-			choose(&options.Arrangements, arrangements)
-			if options.Parts, err = ext4nvjParts(options.Parts, only); err != nil {
-				return err
-			}
-			if len(only)+len(threads)+len(arrangements) > 0 {
-				if err := b.before(&options.Before); err != nil {
-					return err
-				}
-			}
-			files, err := findExt4NVJ(cmd, source, module, options)
-			if err != nil {
-				return err
-			}
-			options.Boot = func(ctx context.Context, disks []filesystems.Disk, arrangements []string) (filesystems.Guest, error) {
-				machine, err := vm.Boot(ctx, files.config(options.CPUs, disks, arrangements))
+				b.nameExt4NVJ(true, false)
+				result, err := f.measureNative(cmd, b, extent(b, filesystems.FullNative, filesystems.QuickNative))
 				if err != nil {
-					return nil, err
+					return err
 				}
-				return &guest{machine}, nil
+				return b.finishExt4NVJ(cmd, result)
 			}
-			options.Progress = func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), "ext4nvj: "+line) }
-			if rounds > 0 {
-				options.Rounds = rounds
-			}
-			if native {
-				return b.ext4nvjNative(cmd, files, source, options)
-			}
-			result, err := filesystems.Bench(cmd.Context(), options)
-			if err != nil {
-				return err
-			}
-			return b.finishExt4NVJ(cmd, result)
+			return f.measureExt4NVJ(cmd, b, underKVM)
 		},
 	}
 	b.flags(cmd)
+	f.flags(cmd, filesystems.DiskNames(), filesystems.Arrangements())
 	flags := cmd.Flags()
-	flags.StringVar(&source, "source", "nvjournal", "`DIR` with the sources of nvj, the module and the guest's load program")
-	flags.StringVar(&module, "module", "", "`FILE` of the module (default: the one that make kernel built in --source)")
-	flags.StringVar(&kept, "again", "", "measure nothing; write the page from the figures in `FILE`")
-	flags.StringSliceVar(&only, "only", nil, "measure only these `PARTS` in one boot, DISK or DISK/LOAD: disks "+
-		strings.Join(filesystems.DiskNames(), ", ")+", loads "+strings.Join(filesystems.Loads(), ", "))
-	flags.StringSliceVar(&arrangements, "arrangements", nil, "measure only these `ARRANGEMENTS`: "+strings.Join(filesystems.Arrangements(), ", "))
+	flags.StringVar(&f.module, "module", "", "`FILE` of the module (default: the one that make kernel built in --source)")
 	flags.BoolVar(&native, "native", false, "measure on this host's processors, in User Mode Linux")
 	flags.BoolVar(&underKVM, "kvm", false, "fail unless the host's processors run the guest (KVM)")
-	flags.IntVar(&rounds, "rounds", 0, "the `NUMBER` of timed rounds (default: as in the full or quick form)")
-	flags.IntSliceVar(&threads, "threads", nil, "measure only with these `NUMBERS` of threads")
 	flags.BoolVar(&instructions, "instructions", false, "count executed instructions instead of measuring time")
 	cmd.MarkFlagsMutuallyExclusive("native", "kvm", "instructions")
 	for _, other := range []string{"again", "only", "threads"} {
@@ -156,6 +95,30 @@ executes more than stock ext4.`,
 	}
 	cmd.AddCommand(newPhaseCommand(filesystems.RunInGuest), newNativeInitCommand(filesystems.InitNative))
 	return cmd
+}
+
+// measureExt4NVJ measures in a guest.
+func (f *filesystemsFlags) measureExt4NVJ(cmd *cobra.Command, b *bench, underKVM bool) (err error) {
+	options := extent(b, filesystems.Full, filesystems.Quick)
+	if options.CPUs, options.KVM, err = vm.Processors(cmd.Context(), ext4nvjKernel); err != nil {
+		return err
+	}
+	if underKVM && !options.KVM {
+		return errors.New("--kvm: KVM does not work on this host: a guest's kernel did not run in it")
+	}
+	b.nameExt4NVJ(false, options.KVM)
+	files, err := f.prepare(cmd, b, &options)
+	if err != nil {
+		return err
+	}
+	options.Boot = func(ctx context.Context, disks []filesystems.Disk, arrangements []string) (filesystems.Guest, error) {
+		return bootExt4NVJ(ctx, files.config(options.CPUs, disks, arrangements))
+	}
+	result, err := filesystems.Bench(cmd.Context(), options)
+	if err != nil {
+		return err
+	}
+	return b.finishExt4NVJ(cmd, result)
 }
 
 // nameExt4NVJ gives results of different kernels different names, unless the user chose a
@@ -174,58 +137,10 @@ func (b *bench) nameExt4NVJ(native, underKVM bool) {
 	}
 }
 
-// ext4nvjNative measures in User Mode Linux.
-func (b *bench) ext4nvjNative(cmd *cobra.Command, files ext4nvjFiles, source string, options filesystems.Options) error {
-	result, err := measureNative(cmd, files, source, options)
-	if err != nil {
-		return b.notComplete(result, err)
-	}
-	return b.finishExt4NVJ(cmd, result)
-}
-
-// measureNative builds the native kernel and measures in it. With an error, the result has
-// what was measured before.
-func measureNative(cmd *cobra.Command, files ext4nvjFiles, source string, options filesystems.Options) (result filesystems.Result, err error) {
-	if os.Geteuid() != 0 {
-		return result, errors.New("want root: the sanity check mounts a loop device")
-	}
-	native := filesystems.Native{Load: files.load, NVJ: files.nvj}
-	for _, path := range []*string{&native.Load, &native.NVJ} {
-		if *path, err = filepath.Abs(*path); err != nil {
-			return result, err
-		}
-	}
-	if native.Kernel, err = nativeKernel(cmd, source); err != nil {
-		return result, err
-	}
-	var booted filesystems.Guest
-	options.Boot = func(ctx context.Context, disks []filesystems.Disk, arrangements []string) (g filesystems.Guest, err error) {
-		booted, err = native.Boot(ctx, disks, arrangements)
-		return booted, err
-	}
-	if result, err = filesystems.Bench(cmd.Context(), options); err != nil {
-		return result, err
-	}
-	return result, native.Complete(cmd.Context(), booted, &result, options.Rounds, options.Progress)
-}
-
-// notComplete returns the error of a measurement, and keeps what was measured before it,
-// beside the figures of the last complete run.
-func (b *bench) notComplete(result filesystems.Result, err error) error {
-	if len(result.Runs) == 0 {
-		return err
-	}
-	path := strings.TrimSuffix(b.output, ".json") + ".partial.json"
-	if failed := saveTo(path, result); failed != nil {
-		return errors.Join(err, failed)
-	}
-	return fmt.Errorf("%w; what was measured before is in %s", err, path)
-}
-
 // finishExt4NVJ is finish for one of the two parts of the page. The other part stays.
 func (b *bench) finishExt4NVJ(cmd *cobra.Command, result filesystems.Result) error {
 	if b.docs == "" || result.KVM {
-		return b.finish(cmd, result, result.Report, result.Check)
+		return b.finish(cmd, result)
 	}
 	path := b.page() + ".md"
 	before, err := os.ReadFile(path)
@@ -234,7 +149,7 @@ func (b *bench) finishExt4NVJ(cmd *cobra.Command, result filesystems.Result) err
 	}
 	part, page := filesystems.NativePart(string(before))
 	if result.Native == nil {
-		finished := b.finish(cmd, result, result.Report, result.Check)
+		finished := b.finish(cmd, result)
 		made, err := os.ReadFile(path)
 		if err != nil {
 			return errors.Join(finished, err)
@@ -243,7 +158,7 @@ func (b *bench) finishExt4NVJ(cmd *cobra.Command, result filesystems.Result) err
 	}
 	docs := b.docs
 	b.docs = ""
-	finished := b.finish(cmd, result, result.Report, result.Check)
+	finished := b.finish(cmd, result)
 	b.docs = docs
 	if part, err = result.NativeMarkdown(); err != nil {
 		return errors.Join(finished, err)
@@ -251,64 +166,8 @@ func (b *bench) finishExt4NVJ(cmd *cobra.Command, result filesystems.Result) err
 	return errors.Join(finished, write(path, []byte(filesystems.WithNativePart(page, part))))
 }
 
-// ext4nvjParts selects the parts that --only names: DISK/LOAD, or all parts of
-// DISK.
-func ext4nvjParts(all []filesystems.Part, only []string) ([]filesystems.Part, error) {
-	if len(only) == 0 {
-		return all, nil
-	}
-	var parts []filesystems.Part
-	for _, text := range only {
-		disk, load, both := strings.Cut(text, "/")
-		if both {
-			parts = append(parts, filesystems.Part{Disk: disk, Load: load})
-			continue
-		}
-		if !slices.Contains(filesystems.DiskNames(), disk) {
-			return nil, fmt.Errorf("--only %s: no such disk; choose of %s", text, strings.Join(filesystems.DiskNames(), ", "))
-		}
-		for _, part := range all {
-			if part.Disk == disk {
-				parts = append(parts, part)
-			}
-		}
-	}
-	return parts, nil
-}
-
-// ext4nvjFiles are the files that the guest needs.
-type ext4nvjFiles struct{ load, nvj, module string }
-
-// findExt4NVJ builds the load program and finds the files that the arrangements
-// need.
-func findExt4NVJ(cmd *cobra.Command, source, module string, options filesystems.Options) (f ext4nvjFiles, err error) {
-	if err := runMake(cmd, "the guest's load program", filepath.Join(source, "kernel", "bench"), "-s"); err != nil {
-		return f, err
-	}
-	f.load = filepath.Join(source, "build", "kernel-bench", "load")
-	if !options.Native && !filesystems.NeedsModule(options.Arrangements) {
-		return f, nil
-	}
-	f.nvj = filepath.Join(source, "build", "nvj")
-	wanted := map[string]string{f.nvj: "make nvjournal"}
-	if !options.Native { // its module is built with its kernel
-		f.module = cmp.Or(module, filepath.Join(source, "kernel", "build", ext4nvjKernel, "ext4nvj.ko"))
-		wanted[f.module] = "make kernel"
-	}
-	for path, target := range wanted {
-		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) && options.Native {
-			return f, fmt.Errorf("there is no %s: %s", path, target)
-		} else if errors.Is(err, fs.ErrNotExist) {
-			return f, fmt.Errorf("there is no %s: %s, or measure stock ext4 alone: --arrangements %s,%s", path, target, filesystems.StockDisk, filesystems.StockPmem)
-		} else if err != nil {
-			return f, err
-		}
-	}
-	return f, nil
-}
-
 // config is the guest with the disks and persistent memory of the arrangements.
-func (f ext4nvjFiles) config(cpus int, disks []filesystems.Disk, arrangements []string) vm.Config {
+func (f filesystemFiles) config(cpus int, disks []filesystems.Disk, arrangements []string) vm.Config {
 	config := vm.Config{
 		Kernel: ext4nvjKernel, CPUs: cpus, MemoryBytes: 2 * vm.DefaultMemoryBytes, Modules: []string{"ext4"},
 		Give: []vm.Give{{Host: "mke2fs"}, {Host: "e2fsck"}, {Host: f.load, Guest: filesystems.LoadProgram}},
@@ -328,18 +187,6 @@ func (f ext4nvjFiles) config(cpus int, disks []filesystems.Disk, arrangements []
 	return config
 }
 
-func (g *guest) RunExt4NVJ(ctx context.Context, c filesystems.Case, got func(filesystems.Sample), tell func(line string)) error {
-	out, err := g.phase(ctx, "ext4nvj", c, tell)
-	if err != nil {
-		return fmt.Errorf("%w; its console: %s", err, g.machine.Console())
-	}
-	decoder := json.NewDecoder(out)
-	for decoder.More() {
-		var sample filesystems.Sample
-		if err := decoder.Decode(&sample); err != nil {
-			return fmt.Errorf("cannot read the guest's result: %w", err)
-		}
-		got(sample)
-	}
-	return nil
+func bootExt4NVJ(ctx context.Context, config vm.Config) (filesystems.Guest, error) {
+	return boot[filesystems.Case, []filesystems.Sample](ctx, "ext4nvj", config)
 }

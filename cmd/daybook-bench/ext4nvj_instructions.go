@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -10,38 +9,31 @@ import (
 	"github.com/daybook-project/daybook/vm"
 )
 
-// countInstructions counts the instructions of an operation. rounds is 0 for the usual number.
-func (b *bench) countInstructions(cmd *cobra.Command, source, module string, arrangements []string, rounds int) error {
-	options := filesystems.FullInstructions
-	if b.quick {
-		options = filesystems.QuickInstructions
+// countInstructions counts the instructions of an operation.
+func (f *filesystemsFlags) countInstructions(cmd *cobra.Command, b *bench) error {
+	options := extent(b, filesystems.FullInstructions, filesystems.QuickInstructions)
+	choose(&options.Arrangements, f.arrangements)
+	if f.rounds > 0 {
+		options.Rounds = f.rounds
 	}
-	choose(&options.Arrangements, arrangements)
-	if rounds > 0 {
-		options.Rounds = rounds
-	}
-	files, err := findExt4NVJ(cmd, source, module, options)
+	files, err := f.find(cmd, options)
 	if err != nil {
 		return err
 	}
 	b.variant("ext4nvj-instructions", "daybook-bench ext4nvj --instructions")
 	options.Boot = func(ctx context.Context, _ []filesystems.Disk, arrangements []string) (filesystems.Guest, error) {
-		machine, err := vm.Boot(ctx, files.countingConfig(arrangements))
-		if err != nil {
-			return nil, err
-		}
-		return &guest{machine}, nil
+		return bootExt4NVJ(ctx, files.countingConfig(arrangements))
 	}
-	options.Progress = func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), "ext4nvj: "+line) }
+	options.Progress = func(line string) { b.say(cmd, line) }
 	result, err := filesystems.CountInstructions(cmd.Context(), options)
 	if err != nil {
 		return err
 	}
-	return b.finish(cmd, result, result.Report, result.Check)
+	return b.finish(cmd, result)
 }
 
 // countingConfig is the guest whose clocks count instructions. Its disks are in its memory.
-func (f ext4nvjFiles) countingConfig(arrangements []string) vm.Config {
+func (f filesystemFiles) countingConfig(arrangements []string) vm.Config {
 	config := f.config(1, nil, arrangements)
 	config.CountInstructions, config.BootTimeout = true, countingBootTimeout
 	config.MemoryBytes += int64(len(arrangements)) * filesystems.DiskBytes

@@ -5,13 +5,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/daybook-project/daybook/internal/experiment/fixture"
 	"github.com/daybook-project/daybook/internal/experiment/guestlvm"
 	"github.com/daybook-project/daybook/vm"
 )
 
 func newGuestLVMCommand() *cobra.Command {
-	b := bench{name: "guest-lvm"}
-	options := guestlvm.Full
+	b := &bench{name: "guest-lvm"}
+	var options guestlvm.Options
 	cmd := &cobra.Command{
 		Use:   "guest-lvm",
 		Short: "Compare thin and thick logical volumes beside a neighbour, in a guest",
@@ -24,19 +25,10 @@ milliseconds. It checks no bound. It takes some 6 minutes and needs fio and lvm2
   daybook-bench guest-lvm --quick`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			lab, err := b.lab(cmd)
-			if err != nil {
-				return err
-			}
-			if b.quick {
-				options.Case = guestlvm.Quick.Case
-			}
-			options.Boot = bootLVMGuest
-			result, err := guestlvm.Bench(cmd.Context(), lab, options)
-			if err != nil {
-				return err
-			}
-			return b.finish(cmd, result, result.Report, result.Check)
+			options.Case, options.Boot = extent(b, guestlvm.Full.Case, guestlvm.Quick.Case), bootLVMGuest
+			return measure(b, cmd, func(ctx context.Context, lab fixture.Lab) (guestlvm.Result, error) {
+				return guestlvm.Bench(ctx, lab, options)
+			})
 		},
 	}
 	b.flags(cmd)
@@ -62,13 +54,5 @@ func bootLVMGuest(ctx context.Context, kernel string) (guestlvm.Guest, error) {
 	} {
 		config.Give = append(config.Give, vm.Give{Host: name})
 	}
-	machine, err := vm.Boot(ctx, config)
-	if err != nil {
-		return nil, err
-	}
-	return &guest{machine}, nil
-}
-
-func (g *guest) RunLVM(ctx context.Context, c guestlvm.Case, tell func(line string)) ([]guestlvm.Sample, error) {
-	return phaseResult[[]guestlvm.Sample](ctx, g, "guest-lvm", c, tell)
+	return boot[guestlvm.Case, []guestlvm.Sample](ctx, "guest-lvm", config)
 }

@@ -5,13 +5,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/daybook-project/daybook/internal/experiment/fixture"
 	"github.com/daybook-project/daybook/internal/experiment/paper2/guestvolumes"
 	"github.com/daybook-project/daybook/vm"
 	"github.com/daybook-project/daybook/vm/kernels"
 )
 
 func newGuestVolumesCommand() *cobra.Command {
-	b := bench{name: "guest-volumes"}
+	b := &bench{name: "guest-volumes"}
 	var rounds int
 	var names, arrangements, dividers, loads []string
 	cmd := &cobra.Command{
@@ -37,16 +38,8 @@ bench).`,
   daybook-bench guest-volumes --kernels 6.12 --arrangements VX --dividers bfq --docs docs/results`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			lab, err := b.lab(cmd)
-			if err != nil {
-				return err
-			}
-			options := guestvolumes.Full
-			if b.quick {
-				options = guestvolumes.Quick
-			}
-			options.Boot, options.Kernels = bootVolumesGuest, names
-			options.Rounds = rounds
+			options := extent(b, guestvolumes.Full, guestvolumes.Quick)
+			options.Boot, options.Kernels, options.Rounds = bootVolumesGuest, names, rounds
 			choose(&options.Arrangements, arrangements)
 			choose(&options.Dividers, dividers)
 			choose(&options.Loads, loads)
@@ -55,11 +48,9 @@ bench).`,
 					return err
 				}
 			}
-			result, err := guestvolumes.Bench(cmd.Context(), lab, options)
-			if err != nil {
-				return err
-			}
-			return b.finish(cmd, result, result.Report, result.Check)
+			return measure(b, cmd, func(ctx context.Context, lab fixture.Lab) (guestvolumes.Result, error) {
+				return guestvolumes.Bench(ctx, lab, options)
+			})
 		},
 	}
 	b.flags(cmd)
@@ -79,19 +70,11 @@ func bootVolumesGuest(ctx context.Context, kernel string) (guestvolumes.Guest, e
 	if guestvolumes.RunsOn(guestvolumes.ServedOnXFS, kernel) {
 		modules = append(modules, "ublk_drv")
 	}
-	machine, err := vm.Boot(ctx, vm.Config{
+	return boot[guestvolumes.Case, guestvolumes.Phase](ctx, "guest-volumes", vm.Config{
 		Kernel:      kernel,
 		MemoryBytes: 2 * vm.DefaultMemoryBytes,
 		Disks:       []vm.Disk{{SizeBytes: guestvolumes.DiskBytes, BytesPerSecond: guestvolumes.DiskBytesPerSecond}},
 		Modules:     modules,
 		Give:        []vm.Give{{Host: "mke2fs"}, {Host: "mkfs.xfs"}, {Host: "fio"}, {Host: "dmsetup"}},
 	})
-	if err != nil {
-		return nil, err
-	}
-	return &guest{machine}, nil
-}
-
-func (g *guest) RunVolumes(ctx context.Context, c guestvolumes.Case, tell func(line string)) (guestvolumes.Phase, error) {
-	return phaseResult[guestvolumes.Phase](ctx, g, "guest-volumes", c, tell)
 }

@@ -1,14 +1,19 @@
 package main
 
 import (
+	"context"
+
 	"github.com/spf13/cobra"
 
+	"github.com/daybook-project/daybook/internal/experiment/fixture"
 	"github.com/daybook-project/daybook/internal/experiment/paper1/guestshares"
+	"github.com/daybook-project/daybook/internal/experiment/scenario"
+	"github.com/daybook-project/daybook/vm"
 	"github.com/daybook-project/daybook/vm/kernels"
 )
 
 func newGuestsCommand() *cobra.Command {
-	b := bench{name: "guests"}
+	b := &bench{name: "guests"}
 	var options guestshares.Options
 	cmd := &cobra.Command{
 		Use:   "guests",
@@ -21,24 +26,26 @@ default settings. It takes 25 minutes.`,
 		Example: "  daybook-bench guests --docs docs/results\n  daybook-bench guests --quick --kernels 6.12 --dividers io.cost",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			lab, err := b.lab(cmd)
-			if err != nil {
-				return err
-			}
-			asked := guestshares.Full
-			if b.quick {
-				asked = guestshares.Quick
-			}
+			asked := extent(b, guestshares.Full, guestshares.Quick)
 			asked.Boot, asked.Kernels, asked.Dividers = bootGuest, options.Kernels, options.Dividers
-			result, err := guestshares.Bench(cmd.Context(), lab, asked)
-			if err != nil {
-				return err
-			}
-			return b.finish(cmd, result, result.Report, result.Check)
+			return measure(b, cmd, func(ctx context.Context, lab fixture.Lab) (guestshares.Result, error) {
+				return guestshares.Bench(ctx, lab, asked)
+			})
 		},
 	}
 	b.flags(cmd)
 	cmd.Flags().StringSliceVar(&options.Kernels, "kernels", kernels.Names(), "comma-separated `NAMES` of kernels")
 	cmd.Flags().StringSliceVar(&options.Dividers, "dividers", nil, "`DIVIDERS` of the disk: BFQ, io.cost, io.cost as enabled (default: all)")
+	cmd.AddCommand(newPhaseCommand(guestshares.RunInGuest))
 	return cmd
+}
+
+// bootGuest boots a kernel of the pin file with the disk of the experiment.
+func bootGuest(ctx context.Context, kernel string) (guestshares.Guest, error) {
+	return boot[guestshares.Case, scenario.Phase](ctx, "guests", vm.Config{
+		Kernel:  kernel,
+		Disks:   []vm.Disk{{SizeBytes: guestshares.DiskBytes, BytesPerSecond: guestshares.DiskBytesPerSecond}},
+		Modules: []string{"ext4", "bfq"},
+		Give:    []vm.Give{{Host: "mke2fs"}},
+	})
 }

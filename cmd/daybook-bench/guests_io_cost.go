@@ -8,12 +8,13 @@ import (
 
 	"github.com/daybook-project/daybook/internal/experiment/fixture"
 	"github.com/daybook-project/daybook/internal/experiment/paper1/guestshares"
+	"github.com/daybook-project/daybook/internal/experiment/scenario"
 	"github.com/daybook-project/daybook/vm"
 	"github.com/daybook-project/daybook/vm/kernels"
 )
 
 func newGuestsIOCostCommand() *cobra.Command {
-	b := bench{name: "guests-io-cost"}
+	b := &bench{name: "guests-io-cost"}
 	var names []string
 	cmd := &cobra.Command{
 		Use:   "guests-io-cost",
@@ -28,20 +29,11 @@ host.`,
 		Example: "  daybook-bench guests-io-cost --docs docs/results\n  daybook-bench guests-io-cost --quick --kernels 6.12",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			lab, err := b.lab(cmd)
-			if err != nil {
-				return err
-			}
-			asked := guestshares.Full
-			if b.quick {
-				asked = guestshares.Quick
-			}
+			asked := extent(b, guestshares.Full, guestshares.Quick)
 			asked.Boot, asked.Kernels, asked.Dividers, asked.CountInstructions = bootCounting, names, []string{fixture.IOCost}, true
-			result, err := guestshares.Bench(cmd.Context(), lab, asked)
-			if err != nil {
-				return err
-			}
-			return b.finish(cmd, result, result.Report, result.Check)
+			return measure(b, cmd, func(ctx context.Context, lab fixture.Lab) (guestshares.Result, error) {
+				return guestshares.Bench(ctx, lab, asked)
+			})
 		},
 	}
 	b.flags(cmd)
@@ -54,12 +46,8 @@ const countingBootTimeout = 10 * time.Minute
 
 // bootCounting boots a guest whose clocks count instructions, for disks in memory.
 func bootCounting(ctx context.Context, kernel string) (guestshares.Guest, error) {
-	machine, err := vm.Boot(ctx, vm.Config{
+	return boot[guestshares.Case, scenario.Phase](ctx, "guests", vm.Config{
 		Kernel: kernel, CountInstructions: true, CPUs: 1, MemoryBytes: guestshares.MemoryDiskBytes + vm.DefaultMemoryBytes, BootTimeout: countingBootTimeout,
 		Modules: []string{"ext4", "configfs", "null_blk"}, Append: "null_blk.nr_devices=0", Give: []vm.Give{{Host: "mke2fs"}},
 	})
-	if err != nil {
-		return nil, err
-	}
-	return &guest{machine}, nil
 }

@@ -1,20 +1,14 @@
 package main
 
 import (
-	"fmt"
-	"strings"
-
 	"github.com/spf13/cobra"
 
 	"github.com/daybook-project/daybook/internal/experiment/papers3and4/filesystems"
 )
 
 func newJFSNVJCommand() *cobra.Command {
-	b := bench{name: "jfsnvj"}
-	var source, kept string
-	var only, arrangements []string
-	var threads []int
-	var rounds int
+	b := &bench{name: "jfsnvj"}
+	var f filesystemsFlags
 	cmd := &cobra.Command{
 		Use:   "jfsnvj",
 		Short: "Compare jfsnvj with stock JFS on this host's processors",
@@ -38,49 +32,17 @@ nvjournal/kernel/native/build.`,
   daybook-bench jfsnvj --only 10us/varmail --docs docs/results`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if kept != "" {
-				return again[filesystems.Result](b, cmd, kept)
+			if f.kept != "" {
+				return again[filesystems.Result](b, cmd, f.kept)
 			}
-			options := filesystems.FullJFS
-			if b.quick {
-				options = filesystems.QuickJFS
-			}
-			if len(threads) > 0 {
-				options.Threads = threads
-			}
-			if rounds > 0 {
-				options.Rounds = rounds
-			}
-			choose(&options.Arrangements, arrangements)
-			var err error
-			if options.Parts, err = ext4nvjParts(options.Parts, only); err != nil {
-				return err
-			}
-			if len(only)+len(threads)+len(arrangements) > 0 {
-				if err := b.before(&options.Before); err != nil {
-					return err
-				}
-			}
-			files, err := findExt4NVJ(cmd, source, "", options)
+			result, err := f.measureNative(cmd, b, extent(b, filesystems.FullJFS, filesystems.QuickJFS))
 			if err != nil {
 				return err
 			}
-			options.Progress = func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), "jfsnvj: "+line) }
-			result, err := measureNative(cmd, files, source, options)
-			if err != nil {
-				return b.notComplete(result, err)
-			}
-			return b.finish(cmd, result, result.Report, result.Check)
+			return b.finish(cmd, result)
 		},
 	}
 	b.flags(cmd)
-	flags := cmd.Flags()
-	flags.StringVar(&source, "source", "nvjournal", "`DIR` with the sources of nvj, the module and the load program")
-	flags.StringVar(&kept, "again", "", "measure nothing; write the page from the figures in `FILE`")
-	flags.StringSliceVar(&only, "only", nil, "measure only these `PARTS`, DISK or DISK/LOAD: disks "+
-		strings.Join(filesystems.NativeDiskNames(), ", ")+", loads "+strings.Join(filesystems.Loads(), ", "))
-	flags.StringSliceVar(&arrangements, "arrangements", nil, "measure only these `ARRANGEMENTS`: "+strings.Join(filesystems.JFSArrangements(), ", "))
-	flags.IntVar(&rounds, "rounds", 0, "the `NUMBER` of timed rounds (default: as in the full or quick form)")
-	flags.IntSliceVar(&threads, "threads", nil, "measure only with these `NUMBERS` of threads")
+	f.flags(cmd, filesystems.NativeDiskNames(), filesystems.JFSArrangements())
 	return cmd
 }

@@ -9,7 +9,7 @@ import (
 )
 
 func newK8sCommand() *cobra.Command {
-	b := bench{name: "k8s", command: "make bench-k8s"}
+	b := &bench{name: "k8s", command: "make bench-k8s"}
 	var from string
 	var busy bool
 	cmd := &cobra.Command{
@@ -25,7 +25,7 @@ bench-k8s", "make k8s-test"). It measures nothing itself. It fails if a goal is 
 				return err
 			}
 			result.Busy = busy
-			return b.finish(cmd, result, result.Report, result.Check)
+			return b.finish(cmd, result)
 		},
 	}
 	b.flags(cmd)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"path/filepath"
 	"strings"
 
@@ -11,7 +10,7 @@ import (
 )
 
 func newMemoryVolumesCommand() *cobra.Command {
-	b := bench{name: "memory-volumes"}
+	b := &bench{name: "memory-volumes"}
 	var source, kept, load string
 	var arrangements, neighbours []string
 	var rounds int
@@ -48,30 +47,23 @@ nvjournal/kernel/native/build; for MariaDB also mariadbd and sysbench.`,
 			if kept != "" {
 				return again[memoryvolumes.Result](b, cmd, kept)
 			}
-			options := memoryvolumes.Full
-			if b.quick {
-				options = memoryvolumes.Quick
-			}
+			options := extent(b, memoryvolumes.Full, memoryvolumes.Quick)
 			options.Load = load
 			choose(&options.Arrangements, arrangements)
 			choose(&options.Neighbours, neighbours)
 			if rounds > 0 {
 				options.Rounds = rounds
 			}
-			options.Progress = func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), "memory-volumes: "+line) }
-			nvj, err := filepath.Abs(filepath.Join(source, "build"))
-			if err != nil {
-				return err
-			}
-			options.Kernel.NVJDirectory = nvj
-			if options.Kernel.Kernel, err = nativeKernel(cmd, source, "cgroups"); err != nil {
+			options.Progress = func(line string) { b.say(cmd, line) }
+			var err error
+			if options.Kernel, err = memoryVolumesKernel(cmd, source); err != nil {
 				return err
 			}
 			result, err := memoryvolumes.Bench(cmd.Context(), options)
 			if err != nil {
 				return err
 			}
-			return b.finish(cmd, result, result.Report, result.Check)
+			return b.finish(cmd, result)
 		},
 	}
 	b.flags(cmd)
@@ -84,4 +76,13 @@ nvjournal/kernel/native/build; for MariaDB also mariadbd and sysbench.`,
 	flags.IntVar(&rounds, "rounds", 0, "the `NUMBER` of rounds (default: as in the full or quick form)")
 	cmd.AddCommand(newNativeInitCommand(memoryvolumes.InitNative))
 	return cmd
+}
+
+// memoryVolumesKernel builds the kernel, and finds the program nvj.
+func memoryVolumesKernel(cmd *cobra.Command, source string) (k memoryvolumes.Kernel, err error) {
+	if k.NVJDirectory, err = filepath.Abs(filepath.Join(source, "build")); err != nil {
+		return k, err
+	}
+	k.Kernel, err = nativeKernel(cmd, source, "cgroups")
+	return k, err
 }

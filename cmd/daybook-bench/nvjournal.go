@@ -19,7 +19,7 @@ var nvjournalStreams = []struct {
 }{{"varmail", 10_000}, {"create", 10_000}}
 
 func newNVJournalCommand() *cobra.Command {
-	b := bench{name: "nvjournal"}
+	b := &bench{name: "nvjournal"}
 	o := nvjournal.Options{Rounds: 5}
 	var source, recordings, kept string
 	cmd := &cobra.Command{
@@ -58,23 +58,14 @@ samples in nvjournal/bench are used.`,
 					return err
 				}
 			}
-			if err := runMake(cmd, "nvjournal's benchmark", source, "bench-program", "transfers-program"); err != nil {
+			if err := findNVJournal(cmd, &o, source, recordings); err != nil {
 				return err
-			}
-			o.Program = filepath.Join(source, "build", "bench", "bench")
-			o.Counter = filepath.Join(source, "build", "bench", "transfers", "transfers")
-			for _, s := range nvjournalStreams {
-				path, err := findRecording(cmd, s.load, s.operations, recordings, source)
-				if err != nil {
-					return err
-				}
-				o.Streams = append(o.Streams, nvjournal.Recording{Name: s.load, Path: path})
 			}
 			result, err := nvjournal.Run(cmd.Context(), o)
 			if err != nil {
 				return err
 			}
-			return b.finish(cmd, result, result.Report, result.Check)
+			return b.finish(cmd, result)
 		},
 	}
 	b.flags(cmd)
@@ -89,6 +80,23 @@ samples in nvjournal/bench are used.`,
 	flags.IntVar(&o.LineNanoseconds, "line-ns", 0, "`NANOSECONDS` to add to each cache line written")
 	flags.IntVar(&o.MegabytesPerSecond, "bandwidth", 0, "limit the memory to `MB/S`; 0: no limit")
 	return cmd
+}
+
+// findNVJournal builds the programs and finds the recordings.
+func findNVJournal(cmd *cobra.Command, o *nvjournal.Options, source, recordings string) error {
+	if err := runMake(cmd, "nvjournal's benchmark", source, "bench-program", "transfers-program"); err != nil {
+		return err
+	}
+	o.Program = filepath.Join(source, "build", "bench", "bench")
+	o.Counter = filepath.Join(source, "build", "bench", "transfers", "transfers")
+	for _, s := range nvjournalStreams {
+		path, err := findRecording(cmd, s.load, s.operations, recordings, source)
+		if err != nil {
+			return err
+		}
+		o.Streams = append(o.Streams, nvjournal.Recording{Name: s.load, Path: path})
+	}
+	return nil
 }
 
 // findRecording makes the recording if it is missing, and returns its path.

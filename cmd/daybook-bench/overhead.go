@@ -6,12 +6,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybook-project/daybook/internal/experiment/daemon/overhead"
+	"github.com/daybook-project/daybook/internal/experiment/fixture"
 	"github.com/daybook-project/daybook/vm"
 	"github.com/daybook-project/daybook/vm/kernels"
 )
 
 func newOverheadCommand() *cobra.Command {
-	b := bench{name: "overhead"}
+	b := &bench{name: "overhead", unjudged: true}
 	options := overhead.Options{Extent: overhead.Extent{Pairs: 400, Scale: 1}, GuestPairs: 11, Boot: bootCountingGuest}
 	cmd := &cobra.Command{
 		Use:   "overhead",
@@ -24,25 +25,15 @@ statistics. It fails if the whole range of an operation's cost is above 1 %.`,
   daybook-bench overhead --kernels 6.12 --pairs 10`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			lab, err := b.lab(cmd)
-			if err != nil {
-				return err
-			}
 			if b.quick {
 				options.Pairs, options.GuestPairs, options.Scale = min(3, options.Pairs), min(3, options.GuestPairs), 4
 			}
 			if options.Waits {
 				b.variant("overhead-waits", `make bench-overhead BENCHFLAGS="--waits --pairs 0"`)
 			}
-			result, err := overhead.Run(cmd.Context(), lab, options)
-			if err != nil {
-				return err
-			}
-			check := result.Check
-			if b.quick {
-				check = func() error { return nil } // too few windows for a verdict
-			}
-			return b.finish(cmd, result, result.Report, check)
+			return measure(b, cmd, func(ctx context.Context, lab fixture.Lab) (overhead.Result, error) {
+				return overhead.Run(ctx, lab, options)
+			})
 		},
 	}
 	b.flags(cmd)
@@ -57,18 +48,10 @@ statistics. It fails if the whole range of an operation's cost is above 1 %.`,
 
 // bootCountingGuest boots a kernel of the pin file whose clocks count instructions.
 func bootCountingGuest(ctx context.Context, kernel string) (overhead.Guest, error) {
-	machine, err := vm.Boot(ctx, vm.Config{
+	return boot[overhead.Extent, overhead.Result](ctx, "overhead", vm.Config{
 		Kernel:            kernel,
 		CountInstructions: true,
 		Modules:           []string{"ext4", "null_blk"},
 		Give:              []vm.Give{{Host: "mke2fs"}},
 	})
-	if err != nil {
-		return nil, err
-	}
-	return &guest{machine}, nil
-}
-
-func (g *guest) RunOverhead(ctx context.Context, e overhead.Extent, tell func(line string)) (overhead.Result, error) {
-	return phaseResult[overhead.Result](ctx, g, "overhead", e, tell)
 }

@@ -19,7 +19,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/daybook-project/daybook/internal/atomicfile"
 	"github.com/daybook-project/daybook/internal/experiment/papers"
 	"github.com/daybook-project/daybook/internal/kernel"
 )
@@ -104,17 +103,7 @@ func (r *paperRuns) load() error {
 }
 
 func (r *paperRuns) save() error {
-	text, err := json.MarshalIndent(r.state, "", "  ")
-	if err == nil {
-		err = os.MkdirAll(r.folder, 0o755)
-	}
-	if err == nil {
-		err = atomicfile.Replace(r.statePath(), append(text, '\n'))
-	}
-	if err != nil {
-		return fmt.Errorf("cannot keep which parts have finished: %w", err)
-	}
-	return nil
+	return keep("which parts have finished", r.statePath(), r.state)
 }
 
 // finished reports whether a part has figures of this extent. A missed bound does not
@@ -266,9 +255,7 @@ func (l *lastLine) Write(b []byte) (int, error) {
 }
 
 func newPapersCommand() *cobra.Command {
-	var only []string
-	var fresh, list, render, quick bool
-	var folder, html, docs, repository string
+	var f papersFlags
 	cmd := &cobra.Command{
 		Use:   "papers",
 		Short: "Run the benchmarks of the four papers and compare all figures",
@@ -290,54 +277,63 @@ All parts take about three hours on an idle host with two processors, and need r
   # Bring the tables of docs/papers.md up to date with docs/results
   daybook-bench papers --docs docs`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if docs != "" {
-				return papers.Rewrite(filepath.Join(docs, "papers.md"), repository)
-			}
-			parts := slices.DeleteFunc(slices.Clone(paperParts), func(p paperPart) bool { return !p.named(only) })
-			if len(parts) == 0 {
-				return fmt.Errorf("--only %s names no part: want paper1 to paper4, or a name that --list shows", strings.Join(only, ","))
-			}
-			progress := cmd.ErrOrStderr()
-			r := &paperRuns{
-				folder: folder, quick: quick, state: map[string]paperRun{},
-				say:     func(format string, a ...any) { fmt.Fprintf(progress, "papers: "+format+"\n", a...) },
-				execute: executeSelf(progress),
-			}
-			if list {
-				return r.list(cmd.OutOrStdout(), parts)
-			}
-			var failed []string
-			var err error
-			if render {
-				err = r.load()
-			} else {
-				failed, err = r.run(cmd.Context(), parts, fresh)
-			}
-			if err != nil {
-				return err
-			}
-			if err := r.page(html, repository); err != nil {
-				return err
-			}
-			r.say("%s has all figures", html)
-			if len(failed) > 0 {
-				return fmt.Errorf("without figures: %s", strings.Join(failed, ", "))
-			}
-			return nil
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	flags := cmd.Flags()
-	flags.StringSliceVar(&only, "only", nil, "run only these `PARTS`: paper1 to paper4, or names that --list shows")
-	flags.BoolVar(&fresh, "fresh", false, "run parts again that have finished")
-	flags.BoolVar(&list, "list", false, "list the parts, and which have finished")
-	flags.BoolVar(&render, "render", false, "measure nothing; write the page from existing figures")
-	flags.BoolVar(&quick, "quick", false, "a short measurement, to try the command")
-	flags.StringVar(&folder, "folder", filepath.Join("build", "papers"), "keep figures and logs in `DIR`")
-	flags.StringVar(&html, "html", filepath.Join("build", "papers.html"), "write the page to `FILE`")
-	flags.StringVar(&repository, "results", filepath.Join("docs", "results"), "the `DIR` of the repository's results pages")
-	flags.StringVar(&docs, "docs", "", "only update the tables of papers.md in `DIR`")
+	flags.StringSliceVar(&f.only, "only", nil, "run only these `PARTS`: paper1 to paper4, or names that --list shows")
+	flags.BoolVar(&f.fresh, "fresh", false, "run parts again that have finished")
+	flags.BoolVar(&f.list, "list", false, "list the parts, and which have finished")
+	flags.BoolVar(&f.render, "render", false, "measure nothing; write the page from existing figures")
+	flags.BoolVar(&f.quick, "quick", false, "a short measurement, to try the command")
+	flags.StringVar(&f.folder, "folder", filepath.Join("build", "papers"), "keep figures and logs in `DIR`")
+	flags.StringVar(&f.html, "html", filepath.Join("build", "papers.html"), "write the page to `FILE`")
+	flags.StringVar(&f.repository, "results", filepath.Join("docs", "results"), "the `DIR` of the repository's results pages")
+	flags.StringVar(&f.docs, "docs", "", "only update the tables of papers.md in `DIR`")
 	return cmd
+}
+
+// papersFlags are those of papers.
+type papersFlags struct {
+	only                           []string
+	fresh, list, render, quick     bool
+	folder, html, docs, repository string
+}
+
+func (f papersFlags) run(cmd *cobra.Command) error {
+	if f.docs != "" {
+		return papers.Rewrite(filepath.Join(f.docs, "papers.md"), f.repository)
+	}
+	parts := slices.DeleteFunc(slices.Clone(paperParts), func(p paperPart) bool { return !p.named(f.only) })
+	if len(parts) == 0 {
+		return fmt.Errorf("--only %s names no part: want paper1 to paper4, or a name that --list shows", strings.Join(f.only, ","))
+	}
+	progress := cmd.ErrOrStderr()
+	r := &paperRuns{
+		folder: f.folder, quick: f.quick, state: map[string]paperRun{},
+		say:     func(format string, a ...any) { fmt.Fprintf(progress, "papers: "+format+"\n", a...) },
+		execute: executeSelf(progress),
+	}
+	if f.list {
+		return r.list(cmd.OutOrStdout(), parts)
+	}
+	var failed []string
+	var err error
+	if f.render {
+		err = r.load()
+	} else {
+		failed, err = r.run(cmd.Context(), parts, f.fresh)
+	}
+	if err != nil {
+		return err
+	}
+	if err := r.page(f.html, f.repository); err != nil {
+		return err
+	}
+	r.say("%s has all figures", f.html)
+	if len(failed) > 0 {
+		return fmt.Errorf("without figures: %s", strings.Join(failed, ", "))
+	}
+	return nil
 }
 
 func (r *paperRuns) list(out io.Writer, parts []paperPart) error {

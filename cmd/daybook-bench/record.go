@@ -14,7 +14,7 @@ import (
 )
 
 func newRecordCommand() *cobra.Command {
-	b := bench{name: "record"}
+	b := &bench{name: "record"}
 	var seconds float64
 	cmd := &cobra.Command{
 		Use:   "record FILE",

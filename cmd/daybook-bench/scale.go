@@ -1,16 +1,18 @@
 package main
 
 import (
+	"context"
 	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/daybook-project/daybook/internal/experiment/daemon/scale"
+	"github.com/daybook-project/daybook/internal/experiment/fixture"
 )
 
 func newScaleCommand() *cobra.Command {
-	b := bench{name: "scale"}
+	b := &bench{name: "scale"}
 	var program string
 	cmd := &cobra.Command{
 		Use:   "scale",
@@ -20,19 +22,13 @@ processor time for one interval, and its memory. It fails if either exceeds its 
 		Example: "  daybook-bench scale --daybook bin/daybook",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			lab, err := b.lab(cmd)
-			if err != nil {
-				return err
-			}
 			options := scale.Options{Program: program, Cgroups: scale.Cgroups, Interval: 5 * time.Second, Intervals: 10}
 			if b.quick {
 				options.Intervals = 2
 			}
-			result, err := scale.Run(cmd.Context(), lab, options)
-			if err != nil {
-				return err
-			}
-			return b.finish(cmd, result, result.Report, result.Check)
+			return measure(b, cmd, func(ctx context.Context, lab fixture.Lab) (scale.Result, error) {
+				return scale.Run(ctx, lab, options)
+			})
 		},
 	}
 	b.flags(cmd)

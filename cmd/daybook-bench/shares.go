@@ -1,18 +1,16 @@
 package main
 
 import (
-	"encoding/json"
+	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"runtime"
 
 	"github.com/spf13/cobra"
 
-	"github.com/daybook-project/daybook/internal/atomicfile"
 	"github.com/daybook-project/daybook/internal/experiment/daemon/shares"
+	"github.com/daybook-project/daybook/internal/experiment/fixture"
 	papershares "github.com/daybook-project/daybook/internal/experiment/paper1/shares"
 )
 
@@ -26,7 +24,7 @@ type sharesFlags struct {
 }
 
 func newSharesCommand() *cobra.Command {
-	b, f := bench{name: "shares"}, sharesFlags{}
+	b, f := &bench{name: "shares", unjudged: true}, sharesFlags{}
 	cmd := &cobra.Command{
 		Use:   "shares",
 		Short: "Measure shares of a simulated disk under control, in many runs of many scenarios",
@@ -99,7 +97,7 @@ func (f *sharesFlags) check() error {
 	return nil
 }
 
-func (f *sharesFlags) run(cmd *cobra.Command, b bench) error {
+func (f *sharesFlags) run(cmd *cobra.Command, b *bench) error {
 	if err := f.check(); err != nil {
 		return err
 	}
@@ -107,9 +105,8 @@ func (f *sharesFlags) run(cmd *cobra.Command, b bench) error {
 	if err != nil {
 		return err
 	}
-	o := shares.Full
+	o := extent(b, shares.Full, shares.Quick)
 	if b.quick {
-		o = shares.Quick
 		o.Only = shares.Names()[:1]
 	}
 	if !b.quick || cmd.Flags().Changed("repetitions") {
@@ -132,78 +129,34 @@ func (f *sharesFlags) run(cmd *cobra.Command, b bench) error {
 	}
 	o.Version = version
 	o.Recordings = filepath.Join(filepath.Dir(b.output), b.name+"-runs")
-	o.Say = func(line string) { fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", b.name, line) }
+	o.Say = func(line string) { b.say(cmd, line) }
 	o.Save = func(result shares.Result) error { return b.save(result) }
 	result, err := shares.Measure(cmd.Context(), lab, o)
 	if err != nil {
 		if len(result.Runs) > 0 {
-			fmt.Fprintf(cmd.ErrOrStderr(), "%s: %d runs are in %s; --resume goes on\n", b.name, len(result.Runs), b.output)
+			b.say(cmd, fmt.Sprintf("%d runs are in %s; --resume goes on", len(result.Runs), b.output))
 		}
 		return err
 	}
 	b.command = fmt.Sprintf(`make bench-shares BENCHFLAGS="--repetitions %d --lanes %d"`, result.Repetitions, o.Lanes)
-	check := result.Check
-	if b.quick {
-		check = func() error { return nil } // too short to tell
-	}
-	return b.finish(cmd, result, result.Report, check)
+	return b.finish(cmd, result)
 }
 
-// save keeps a result so that it is never there in part.
-func (b *bench) save(result any) error { return saveTo(b.output, result) }
-
-// saveTo is save with another file.
-func saveTo(path string, result any) error {
-	text, err := json.MarshalIndent(result, "", "  ")
-	if err == nil {
-		err = os.MkdirAll(filepath.Dir(path), 0o755)
-	}
-	if err == nil {
-		err = atomicfile.Replace(path, append(text, '\n'))
-	}
-	if err != nil {
-		return fmt.Errorf("cannot keep the figures: %w", err)
-	}
-	return nil
-}
-
-// setAside keeps figures that would be overwritten: they took hours.
-func (b *bench) setAside(cmd *cobra.Command) error {
-	old := b.output + ".old"
-	err := os.Rename(b.output, old)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err == nil {
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s: the figures before are in %s\n", b.name, old)
-	}
-	return err
-}
-
-func (f *sharesFlags) runPaper(cmd *cobra.Command, b bench) error {
-	lab, err := b.lab(cmd)
-	if err != nil {
-		return err
-	}
-	options := papershares.Full
-	if b.quick {
-		options = papershares.Quick
-	}
+func (f *sharesFlags) runPaper(cmd *cobra.Command, b *bench) error {
+	options := extent(b, papershares.Full, papershares.Quick)
 	if options.Only = f.scenario; f.scenario != "" {
 		if err := read(b.output, &options.Before); err != nil {
 			return err
 		}
 	}
-	result, err := papershares.Bench(cmd.Context(), lab, options)
-	if err != nil {
-		return err
-	}
-	if b.docs != "" {
-		for name, picture := range result.Figures() {
-			if err := write(filepath.Join(b.docs, name), picture); err != nil {
-				return err
-			}
+	b.unjudged = false
+	var drawn error
+	err := measure(b, cmd, func(ctx context.Context, lab fixture.Lab) (papershares.Result, error) {
+		result, err := papershares.Bench(ctx, lab, options)
+		if err == nil {
+			drawn = b.writePictures(result.Figures())
 		}
-	}
-	return b.finish(cmd, result, result.Report, result.Check)
+		return result, err
+	})
+	return errors.Join(err, drawn)
 }

@@ -1,18 +1,18 @@
 package main
 
 import (
+	"context"
 	"errors"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
+	"github.com/daybook-project/daybook/internal/experiment/fixture"
 	"github.com/daybook-project/daybook/internal/experiment/paper2/volumes"
 )
 
 func newVolumesCommand() *cobra.Command {
-	b := bench{name: "volumes"}
-	var only, disks, modes, neighbours, arrangements []string
-	rounds, seconds := 0, 0
+	b := &bench{name: "volumes", unjudged: true}
+	var f volumesFlags
 	cmd := &cobra.Command{
 		Use:   "volumes",
 		Short: "Measure a database beside a neighbour that syncs",
@@ -42,57 +42,63 @@ sysbench and PostgreSQL (scripts/setup bench).`,
   daybook-bench volumes --only fio --neighbour alone,high-fsync --rounds 5 --docs docs/results`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			lab, err := b.lab(cmd)
-			if err != nil {
-				return err
-			}
-			options := volumes.Full
-			if b.quick {
-				options = volumes.Quick
-			}
-			if cmd.Flags().Changed("rounds") {
-				options.Rounds = rounds
-			}
-			if cmd.Flags().Changed("seconds") {
-				options.Seconds = seconds
-			}
-			choose(&options.Loads, only)
-			choose(&options.Disks, disks)
-			choose(&options.DataModes, modes)
-			choose(&options.Neighbours, neighbours)
-			choose(&options.Arrangements, arrangements)
-			if len(only)+len(disks)+len(modes)+len(neighbours)+len(arrangements) > 0 {
-				if err := b.before(&options.Before); err != nil {
+			if f.chosen() {
+				if err := b.before(&f.before); err != nil {
 					return err
 				}
 			}
-			result, err := volumes.Bench(cmd.Context(), lab, options)
-			if err != nil {
-				return err
-			}
-			// Write the results even if drawing fails.
+			options := f.options(cmd, extent(b, volumes.Full, volumes.Quick))
 			var drawn error
-			if b.docs != "" {
-				figures, err := result.Figures()
-				drawn = err
-				for name, picture := range figures {
-					drawn = errors.Join(drawn, write(filepath.Join(b.docs, name), picture))
+			err := measure(b, cmd, func(ctx context.Context, lab fixture.Lab) (volumes.Result, error) {
+				result, err := volumes.Bench(ctx, lab, options)
+				if err != nil || b.docs == "" {
+					return result, err
 				}
-			}
-			check := result.Check
-			if b.quick {
-				check = func() error { return nil } // too short for a verdict
-			}
-			return errors.Join(b.finish(cmd, result, result.Report, check), drawn)
+				// Write the results even if drawing fails.
+				figures, err := result.Figures()
+				drawn = errors.Join(err, b.writePictures(figures))
+				return result, nil
+			})
+			return errors.Join(err, drawn)
 		},
 	}
 	b.flags(cmd)
-	cmd.Flags().IntVar(&seconds, "seconds", volumes.Full.Seconds, "length of a phase in seconds, after its warm-up")
-	cmd.Flags().IntVar(&rounds, "rounds", 1, "measure each phase this many times and keep the one with the median throughput (not for slices and pool)")
-	cmd.Flags().StringSliceVar(&only, "only", nil, "measure only these `LOADS`: fio, mariadb, postgresql, slices, pool")
-	cmd.Flags().StringSliceVar(&neighbours, "neighbour", nil, "measure only beside these `NEIGHBOURS`: alone, no-fsync, low-fsync, high-fsync, limited")
-	cmd.Flags().StringSliceVar(&arrangements, "arrangement", nil, "measure only in these `ARRANGEMENTS`, and drop the others beside the same neighbours: S, V, VA, VX, VC, VD, VDC, L, P")
-	cmd.Flags().StringSliceVar(&modes, "data-mode", nil, "measure only with these `MODES` of ext4: ordered (as before Linux 5.6), unwritten")
-	cmd.Flags().StringSliceVar(&disks, "disk", nil, "measure only on these `DISKS`: hdd, plain")
+	cmd.Flags().IntVar(&f.seconds, "seconds", volumes.Full.Seconds, "length of a phase in seconds, after its warm-up")
+	cmd.Flags().IntVar(&f.rounds, "rounds", 1, "measure each phase this many times and keep the one with the median throughput (not for slices and pool)")
+	cmd.Flags().StringSliceVar(&f.only, "only", nil, "measure only these `LOADS`: fio, mariadb, postgresql, slices, pool")
+	cmd.Flags().StringSliceVar(&f.neighbours, "neighbour", nil, "measure only beside these `NEIGHBOURS`: alone, no-fsync, low-fsync, high-fsync, limited")
+	cmd.Flags().StringSliceVar(&f.arrangements, "arrangement", nil, "measure only in these `ARRANGEMENTS`, and drop the others beside the same neighbours: S, V, VA, VX, VC, VD, VDC, L, P")
+	cmd.Flags().StringSliceVar(&f.modes, "data-mode", nil, "measure only with these `MODES` of ext4: ordered (as before Linux 5.6), unwritten")
+	cmd.Flags().StringSliceVar(&f.disks, "disk", nil, "measure only on these `DISKS`: hdd, plain")
 	return cmd
+}
+
+// volumesFlags are those of bench-volumes alone.
+type volumesFlags struct {
+	only, disks, modes, neighbours, arrangements []string
+	rounds, seconds                              int
+	// before has the parts that are not measured.
+	before volumes.Result
+}
+
+// chosen reports whether only some parts are measured.
+func (f *volumesFlags) chosen() bool {
+	return len(f.only)+len(f.disks)+len(f.modes)+len(f.neighbours)+len(f.arrangements) > 0
+}
+
+// options returns the options with what the user chose.
+func (f *volumesFlags) options(cmd *cobra.Command, o volumes.Options) volumes.Options {
+	if cmd.Flags().Changed("rounds") {
+		o.Rounds = f.rounds
+	}
+	if cmd.Flags().Changed("seconds") {
+		o.Seconds = f.seconds
+	}
+	choose(&o.Loads, f.only)
+	choose(&o.Disks, f.disks)
+	choose(&o.DataModes, f.modes)
+	choose(&o.Neighbours, f.neighbours)
+	choose(&o.Arrangements, f.arrangements)
+	o.Before = f.before
+	return o
 }

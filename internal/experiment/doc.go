@@ -16,6 +16,7 @@
 //	daemon/overhead            the cost of the daemon for the programs on the host
 //	daemon/scale               the cost of the daemon with many cgroups
 //	daemon/causes              whether blame finds injected causes of waits
+//	daemon/advice              whether advise predicts what a volume gives
 //	daemon/node                shares, syncs and the agent's cost on a Kubernetes node
 //	daemon/shares              whether control holds the shares in each of many runs
 //	guestlvm                   thin and thick logical volumes beside a neighbour
@@ -23,7 +24,8 @@
 // They share these parts:
 //
 //	fixture      disks, file systems and cgroups; all are removed afterwards, also after a kill -9
-//	scenario     containers that share a disk
+//	scenario     containers that share a disk by weights
+//	pair         a container's load beside its neighbour, in the arrangements of paper 2
 //	native       a kernel that runs as a program of the host (User Mode Linux)
 //	statistics   medians and their ranges
 //	report       tables and pages

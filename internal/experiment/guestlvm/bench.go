@@ -79,15 +79,7 @@ func (c Case) check() error {
 }
 
 // Guest is a booted kernel.
-type Guest interface {
-	// Kernel is uname -r of the guest.
-	Kernel() string
-	// RunLVM calls RunInGuest in the guest and returns its result. tell receives
-	// its messages, line by line.
-	RunLVM(ctx context.Context, c Case, tell func(line string)) ([]Sample, error)
-	// Close ends the guest. The error lists the faults that its kernel reported.
-	Close() error
-}
+type Guest = fixture.Guest[Case, []Sample]
 
 // Sample is one measurement of a volume's writer beside a neighbour.
 type Sample struct {
@@ -123,14 +115,11 @@ func Bench(ctx context.Context, l fixture.Lab, o Options) (result Result, err er
 	if err := o.check(); err != nil {
 		return result, err
 	}
-	l.Announce(o.Kernel, "booting kernel "+o.Kernel, nil)
-	g, err := o.Boot(ctx, o.Kernel)
-	if err != nil {
-		return result, err
-	}
-	defer func() { err = errors.Join(err, g.Close()) }()
-	result.Kernel = g.Kernel()
-	result.Samples, err = g.RunLVM(ctx, o.Case, func(line string) { l.Announce(o.Kernel, line, nil) })
+	err = fixture.InGuest(ctx, l, o.Kernel, o.Boot, func(g Guest) (err error) {
+		result.Kernel = g.Kernel()
+		result.Samples, err = g.Run(ctx, o.Case, l.Say)
+		return err
+	})
 	return result, err
 }
 

@@ -14,7 +14,7 @@ type fakeGuest struct{ closed bool }
 
 func (g *fakeGuest) Kernel() string { return "6.1.9-amd64" }
 func (g *fakeGuest) Close() error   { g.closed = true; return nil }
-func (g *fakeGuest) RunLVM(_ context.Context, c Case, tell func(string)) (all []Sample, _ error) {
+func (g *fakeGuest) Run(_ context.Context, c Case, tell func(string)) (all []Sample, _ error) {
 	tell("now")
 	for round := range c.Rounds {
 		for _, neighbour := range Neighbours() {

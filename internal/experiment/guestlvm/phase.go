@@ -46,7 +46,7 @@ func RunInGuest(ctx context.Context, text string, output, say io.Writer) error {
 		if err := c.check(); err != nil {
 			return nil, err
 		}
-		return runCase(ctx, lab, c, fixture.LinesTo(say))
+		return runCase(ctx, lab, c)
 	})
 }
 
@@ -59,7 +59,7 @@ type lvmGuest struct {
 	writer, other map[Kind]string
 }
 
-func runCase(ctx context.Context, l fixture.Lab, c Case, tell func(string)) (samples []Sample, err error) {
+func runCase(ctx context.Context, l fixture.Lab, c Case) (samples []Sample, err error) {
 	g := &lvmGuest{Base: fixture.Base{Lab: l}, asked: c, writer: map[Kind]string{}, other: map[Kind]string{}}
 	defer func() { err = errors.Join(err, g.Close()) }()
 	if err := g.build(ctx); err != nil {
@@ -73,7 +73,7 @@ func runCase(ctx context.Context, l fixture.Lab, c Case, tell func(string)) (sam
 					return nil, fmt.Errorf("%s beside %s: %w", kind, neighbour, err)
 				}
 				s.Round = round
-				tell(fmt.Sprintf("round %d, %s, neighbour %s: %.0f syncs/s, p50 %.1f ms, p99 %.1f ms", round+1, kind, neighbour, s.syncsPerSecond(), 1e3*s.Writer.SyncP50Seconds, 1e3*s.Writer.SyncP99Seconds))
+				l.Say(fmt.Sprintf("round %d, %s, neighbour %s: %.0f syncs/s, p50 %.1f ms, p99 %.1f ms", round+1, kind, neighbour, s.syncsPerSecond(), 1e3*s.Writer.SyncP50Seconds, 1e3*s.Writer.SyncP99Seconds))
 				samples = append(samples, s)
 			}
 		}

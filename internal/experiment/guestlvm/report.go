@@ -31,27 +31,41 @@ func (r Result) Report() (report.Report, error) {
 		},
 		Host: r.Host,
 	}
-	ratio := report.Table{
+	page.Tables = append([]report.Table{r.ratioTable()}, r.kindTables()...)
+	return page, nil
+}
+
+// cell is the median, the least and the greatest of values.
+func cell(values []float64, format string) string {
+	s := statistics.SpreadOf(values)
+	return fmt.Sprintf(format+" ("+format+" to "+format+")", s.Median, s.Low, s.High)
+}
+
+// ratioTable divides thin by thick.
+func (r Result) ratioTable() report.Table {
+	t := report.Table{
 		Title:   "Thin divided by thick",
 		Columns: []string{"neighbour", "syncs per second", "p50 of a sync", "p99 of a sync", "the neighbour's bytes per second"},
 		Note:    "Above 1, thin makes more syncs, or its syncs take longer.",
 	}
-	of := func(values []float64, format string) string {
-		s := statistics.SpreadOf(values)
-		return fmt.Sprintf(format+" ("+format+" to "+format+")", s.Median, s.Low, s.High)
-	}
 	for _, neighbour := range Neighbours() {
 		row := []string{string(neighbour)}
 		for _, figure := range figures {
-			row = append(row, of(ratios(r.values(Thin, neighbour, figure.of), r.values(Thick, neighbour, figure.of)), "%.2f"))
+			row = append(row, cell(ratios(r.values(Thin, neighbour, figure.of), r.values(Thick, neighbour, figure.of)), "%.2f"))
 		}
-		other := func(s Sample) float64 { return s.Other.BytesPerSecond() }
-		cell := "–"
+		other := "–"
 		if neighbour != Alone {
-			cell = of(ratios(r.values(Thin, neighbour, other), r.values(Thick, neighbour, other)), "%.2f")
+			bytes := func(s Sample) float64 { return s.Other.BytesPerSecond() }
+			other = cell(ratios(r.values(Thin, neighbour, bytes), r.values(Thick, neighbour, bytes)), "%.2f")
 		}
-		ratio.Rows = append(ratio.Rows, append(row, cell))
+		t.Rows = append(t.Rows, append(row, other))
 	}
+	return t
+}
+
+// kindTables are the figures of each kind, divided by those without a neighbour and as
+// they were measured.
+func (r Result) kindTables() []report.Table {
 	beside := report.Table{
 		Title:   "Beside a neighbour, divided by alone",
 		Columns: []string{"volumes, neighbour", "syncs per second", "p50 of a sync", "p99 of a sync"},
@@ -67,15 +81,14 @@ func (r Result) Report() (report.Report, error) {
 			row, times := []string{name}, []string{name}
 			for _, figure := range figures {
 				values := r.values(kind, neighbour, figure.of)
-				row = append(row, of(values, figure.format))
-				times = append(times, of(ratios(values, r.values(kind, Alone, figure.of)), "%.2f"))
+				row = append(row, cell(values, figure.format))
+				times = append(times, cell(ratios(values, r.values(kind, Alone, figure.of)), "%.2f"))
 			}
-			measured.Rows = append(measured.Rows, append(row, of(r.values(kind, neighbour, func(s Sample) float64 { return s.Other.BytesPerSecond() / 1e6 }), "%.2f")))
+			measured.Rows = append(measured.Rows, append(row, cell(r.values(kind, neighbour, func(s Sample) float64 { return s.Other.BytesPerSecond() / 1e6 }), "%.2f")))
 			if neighbour != Alone {
 				beside.Rows = append(beside.Rows, times)
 			}
 		}
 	}
-	page.Tables = []report.Table{ratio, beside, measured}
-	return page, nil
+	return []report.Table{beside, measured}
 }

@@ -15,8 +15,8 @@ import (
 const outputMount = "/tmp/output"
 
 // Init is the first process of a kernel that [Kernel.Run] starts. It runs the case in a
-// directory of the host and powers off. run gets the case as JSON and writes values.
-func Init(directory string, run func(text []byte, write func(value any) error) error) error {
+// directory of the host and powers off. run gets the case and writes lines.
+func Init[Case, Line any](directory string, run func(c Case, write func(Line) error) error) error {
 	if os.Getpid() != 1 {
 		return errors.New("this command is only for the first process of a kernel")
 	}
@@ -28,9 +28,13 @@ func Init(directory string, run func(text []byte, write func(value any) error) e
 	return errors.Join(err, unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF))
 }
 
-func runCase(directory string, run func([]byte, func(any) error) error) error {
+func runCase[Case, Line any](directory string, run func(Case, func(Line) error) error) error {
 	text, err := os.ReadFile(filepath.Join(directory, caseFile))
 	if err != nil {
+		return err
+	}
+	var c Case
+	if err := json.Unmarshal(text, &c); err != nil {
 		return err
 	}
 	for _, m := range []struct{ kind, at, data string }{
@@ -47,16 +51,10 @@ func runCase(directory string, run func([]byte, func(any) error) error) error {
 	}
 	defer output.Close()
 	encoder := json.NewEncoder(output)
-	last := line{Done: true}
-	err = run(text, func(value any) error {
-		raw, err := json.Marshal(value)
-		if err != nil {
-			return err
-		}
-		return encoder.Encode(line{Value: raw})
-	})
+	last := envelope[Line]{Done: true}
+	err = run(c, func(line Line) error { return encoder.Encode(envelope[Line]{Line: &line}) })
 	if err != nil {
-		last = line{Error: err.Error()}
+		last = envelope[Line]{Error: err.Error()}
 	}
 	return encoder.Encode(last)
 }

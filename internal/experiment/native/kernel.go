@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -45,11 +46,11 @@ const (
 // of the host.
 const outputPeriod = 500 * time.Millisecond
 
-// line is a line of the output: a value that the case has written, or the end of the case.
-type line struct {
-	Value json.RawMessage `json:"value,omitempty"`
-	Error string          `json:"error,omitempty"`
-	Done  bool            `json:"done,omitempty"`
+// envelope is a line of the output: one that the case has written, or the end of the case.
+type envelope[Line any] struct {
+	Line  *Line  `json:"value,omitempty"`
+	Error string `json:"error,omitempty"`
+	Done  bool   `json:"done,omitempty"`
 }
 
 // Release is the kernel's release, as uname -r prints it.
@@ -61,9 +62,9 @@ func (k Kernel) Release() (string, error) {
 	return strings.TrimSpace(string(release)), nil
 }
 
-// Run starts a kernel and waits until it has run a case, which [Init] gets as JSON. Each value that
+// Run starts a kernel and waits until it has run a case, which [Init] gets. Each line that
 // the case writes is passed to got.
-func (k Kernel) Run(ctx context.Context, m Machine, c any, got func(value []byte) error) (err error) {
+func Run[Line any](ctx context.Context, k Kernel, m Machine, c any, got func(Line)) (err error) {
 	directory, err := program.PrivateDirectory("native")
 	if err != nil {
 		return err
@@ -76,32 +77,41 @@ func (k Kernel) Run(ctx context.Context, m Machine, c any, got func(value []byte
 	if err := os.WriteFile(filepath.Join(directory, caseFile), text, 0o600); err != nil {
 		return err
 	}
-	output, err := os.OpenFile(filepath.Join(directory, outputFile), os.O_RDONLY|os.O_CREATE, 0o600)
+	file, err := os.OpenFile(filepath.Join(directory, outputFile), os.O_RDONLY|os.O_CREATE, 0o600)
 	if err != nil {
 		return err
 	}
-	defer output.Close()
+	defer file.Close()
 	process, err := program.Start(program.Command{Path: filepath.Join(k.Objects, "linux"), Args: k.arguments(m, directory)})
 	if err != nil {
 		return err
 	}
-	var rest []byte
-	var last line
-	read := func() error {
-		more, err := readMore(output)
-		rest = append(rest, more...)
-		for err == nil {
-			text, after, found := bytes.Cut(rest, []byte("\n"))
-			if !found {
-				break
-			}
-			rest, last = after, line{}
-			if err = json.Unmarshal(text, &last); err == nil && last.Value != nil {
-				err = got(last.Value)
-			}
-		}
+	out := output[Line]{file: file, got: got}
+	if err := out.follow(ctx, process); err != nil {
+		process.Kill()
+		_, _ = process.Wait(context.Background())
 		return err
 	}
+	said, ended := process.Wait(ctx)
+	switch {
+	case out.last.Error != "":
+		return fmt.Errorf("in User Mode Linux: %s; its console: %s", out.last.Error, program.Excerpt(said))
+	case !out.last.Done:
+		return fmt.Errorf("the native kernel ended before its case: %w; its console: %s", errors.Join(ended, errors.New("no result")), program.Excerpt(said))
+	}
+	return nil
+}
+
+// output is the file that a case writes.
+type output[Line any] struct {
+	file *os.File
+	rest []byte // an incomplete line
+	last envelope[Line]
+	got  func(Line)
+}
+
+// follow reads the output until the process has ended.
+func (o *output[Line]) follow(ctx context.Context, process *program.Process) (err error) {
 	for running := true; running && err == nil; {
 		select {
 		case <-process.Ended():
@@ -110,33 +120,26 @@ func (k Kernel) Run(ctx context.Context, m Machine, c any, got func(value []byte
 			err = context.Cause(ctx)
 		case <-time.After(outputPeriod):
 		}
-		err = errors.Join(err, read())
+		err = errors.Join(err, o.read())
 	}
-	if err != nil {
-		process.Kill()
-		_, _ = process.Wait(context.Background())
-		return err
-	}
-	said, ended := process.Wait(ctx)
-	switch {
-	case last.Error != "":
-		return fmt.Errorf("in User Mode Linux: %s; its console: %s", last.Error, program.Excerpt(said))
-	case !last.Done:
-		return fmt.Errorf("the native kernel ended before its case: %w; its console: %s", errors.Join(ended, errors.New("no result")), program.Excerpt(said))
-	}
-	return nil
+	return err
 }
 
-func readMore(file *os.File) ([]byte, error) {
-	var all []byte
-	buffer := make([]byte, 64<<10)
-	for {
-		n, err := file.Read(buffer)
-		all = append(all, buffer[:n]...)
-		if n == 0 || err != nil {
-			return all, nil
+// read passes on what was added to the file.
+func (o *output[Line]) read() error {
+	more, err := io.ReadAll(o.file)
+	o.rest = append(o.rest, more...)
+	for err == nil {
+		text, after, found := bytes.Cut(o.rest, []byte("\n"))
+		if !found {
+			break
+		}
+		o.rest, o.last = after, envelope[Line]{}
+		if err = json.Unmarshal(text, &o.last); err == nil && o.last.Line != nil {
+			o.got(*o.last.Line)
 		}
 	}
+	return err
 }
 
 // arguments returns the kernel's command line. Its root is that of the host, read-only.

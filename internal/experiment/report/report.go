@@ -31,6 +31,15 @@ type Table struct {
 	Rows    [][]string
 }
 
+// Add adds the tables that have rows.
+func (r *Report) Add(tables ...Table) {
+	for _, t := range tables {
+		if len(t.Rows) > 0 {
+			r.Tables = append(r.Tables, t)
+		}
+	}
+}
+
 // WriteText prints the tables.
 func (r Report) WriteText(w io.Writer) error {
 	for n, t := range r.Tables {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"strings"
 	"time"
@@ -14,7 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/account"
-	"github.com/daybook-project/daybook/internal/cgroup"
 	"github.com/daybook-project/daybook/internal/experiment/fixture"
 	"github.com/daybook-project/daybook/internal/interrupt"
 )
@@ -78,22 +76,12 @@ func answer(text string) error {
 	}
 	ctx, stop := interrupt.Context(context.Background())
 	defer stop()
-	tree, err := cgroup.Find()
+	lab, err := fixture.NewLab(os.Stderr)
 	if err != nil {
 		return err
 	}
-	lab := fixture.Lab{
-		Tree: tree,
-		Log:  slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
-		Progress: func(_, what string, sample *account.Sample) {
-			if sample != nil {
-				what = asked.Scenario.Describe(*sample)
-			}
-			fmt.Fprintln(os.Stderr, what)
-		},
-	}
 	var a Answer
-	if a.Phases, err = asked.Scenario.RunParts(ctx, lab, asked.Parts); err != nil {
+	if a.Phases, err = asked.Scenario.RunParts(ctx, asked.Scenario.Describing(lab), asked.Parts); err != nil {
 		return err
 	}
 	a.CPUSeconds, err = cpuSeconds()
@@ -112,6 +100,18 @@ func cpuSeconds() (float64, error) {
 		sum += time.Duration(used.Utime.Nano() + used.Stime.Nano())
 	}
 	return sum.Seconds(), nil
+}
+
+// Describing returns a lab whose progress describes each sample in a line.
+func (s Scenario) Describing(l fixture.Lab) fixture.Lab {
+	described := l
+	described.Progress = func(phase, what string, sample *account.Sample) {
+		if sample != nil {
+			what = s.Describe(*sample)
+		}
+		l.Announce(phase, what, sample)
+	}
+	return described
 }
 
 // Describe returns a sample as one line: for each container its share and weight,

@@ -112,7 +112,7 @@ func (s Scenario) Run(ctx context.Context, l fixture.Lab, law string) (Phase, er
 // RunParts runs phases one after the other on one new disk, while the loads
 // continue. The loads' own counts are in the last phase.
 func (s Scenario) RunParts(ctx context.Context, l fixture.Lab, parts []Part) (phases []Phase, err error) {
-	l.Announce("", "preparing a disk", nil)
+	l.Say("preparing a disk")
 	// It is made without the model's delays, which start with the load.
 	fs, err := fixture.MakeFileSystem(ctx, l.Tree, s.FileSystem())
 	if err != nil {
@@ -138,19 +138,7 @@ func (s Scenario) RunParts(ctx context.Context, l fixture.Lab, parts []Part) (ph
 	if err := fs.Disk.SetInstant(false); err != nil {
 		return nil, err
 	}
-	// One meter for all parts: a meter that starts later does not know which cgroup
-	// dirtied the metadata that is not written yet.
-	r.step = s.Interval
-	for _, part := range parts {
-		r.step = min(r.step, s.Step(part.Law))
-	}
-	r.source, err = meter.Open(ctx, meter.Options{
-		Devices: []string{fs.Disk.Device.Name}, Interval: r.step, Tree: l.Tree, Naming: fixture.Naming(slices.Collect(maps.Keys(r.actors))),
-		Ideal:    func(path, _ string) (uint64, bool) { return r.actors[path].Weight, r.actors[path].Weight > 0 },
-		Promises: r.promises,
-		Log:      l.Log,
-	})
-	if err != nil {
+	if err := r.openMeter(ctx, parts); err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, r.source.Close()) }()
@@ -164,7 +152,7 @@ func (s Scenario) RunParts(ctx context.Context, l fixture.Lab, parts []Part) (ph
 		}
 		phases = append(phases, phase)
 	}
-	l.Announce("", "cleaning up", nil)
+	l.Say("cleaning up")
 	if err := fs.Disk.SetInstant(true); err != nil {
 		return nil, err
 	}
@@ -185,6 +173,22 @@ type running struct {
 	step   time.Duration
 	// promised returns the weights that a controller reports; nil if there is none.
 	promised atomic.Pointer[control.Ideals]
+}
+
+// openMeter opens one meter for all parts: a meter that starts later does not know which
+// cgroup dirtied the metadata that is not written yet.
+func (r *running) openMeter(ctx context.Context, parts []Part) (err error) {
+	r.step = r.Interval
+	for _, part := range parts {
+		r.step = min(r.step, r.Step(part.Law))
+	}
+	r.source, err = meter.Open(ctx, meter.Options{
+		Devices: []string{r.fs.Disk.Device.Name}, Interval: r.step, Tree: r.lab.Tree, Naming: fixture.Naming(slices.Collect(maps.Keys(r.actors))),
+		Ideal:    func(path, _ string) (uint64, bool) { return r.actors[path].Weight, r.actors[path].Weight > 0 },
+		Promises: r.promises,
+		Log:      r.lab.Log,
+	})
+	return err
 }
 
 func (r *running) promises(string) (meter.Promises, bool) {

@@ -1,6 +1,7 @@
 package statistics
 
 import (
+	"math"
 	"math/rand/v2"
 	"slices"
 )
@@ -40,9 +41,27 @@ type Spread struct {
 	High   float64 `json:"high"`
 }
 
+// SpreadBy is the spread of a value of each round.
+func SpreadBy[Round any](rounds []Round, value func(Round) float64) Spread {
+	values := make([]float64, len(rounds))
+	for n, round := range rounds {
+		values[n] = value(round)
+	}
+	return SpreadOf(values)
+}
+
+// SpreadOf is the spread of values; zero if there is none.
 func SpreadOf(values []float64) Spread {
 	if len(values) == 0 {
 		return Spread{}
 	}
 	return Spread{Median: Median(values), Low: slices.Min(values), High: slices.Max(values)}
+}
+
+// Ratio returns a/b, or NaN if b is 0.
+func Ratio(a, b float64) float64 {
+	if b == 0 {
+		return math.NaN()
+	}
+	return a / b
 }

@@ -1,6 +1,28 @@
 package statistics
 
-import "testing"
+import (
+	"math"
+	"testing"
+)
+
+func TestASpreadIsOfAllRounds(t *testing.T) {
+	double := func(round int) float64 { return 2 * float64(round) }
+	if got, want := SpreadBy([]int{3, 1, 2, 7}, double), (Spread{Median: 5, Low: 2, High: 14}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	if got := SpreadBy(nil, double); got != (Spread{}) {
+		t.Errorf("of no round: %+v", got)
+	}
+}
+
+func TestARatioOverZeroIsUndefined(t *testing.T) {
+	if got := Ratio(3, 4); got != 0.75 {
+		t.Errorf("3/4 is %g", got)
+	}
+	if got := Ratio(3, 0); !math.IsNaN(got) {
+		t.Errorf("3/0 is %g", got)
+	}
+}
 
 func TestMedianAndItsRange(t *testing.T) {
 	if got := Median([]float64{3, 1, 2}); got != 2 {

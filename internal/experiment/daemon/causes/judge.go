@@ -28,21 +28,13 @@ var (
 
 // share is the part of the blamed time that is right, over the rounds.
 func (o Outcome) share() statistics.Spread {
-	var shares []float64
-	for _, r := range o.Rounds {
-		shares = append(shares, r.Share(o.Case.Cause, o.Case.Culprit))
-	}
-	return statistics.SpreadOf(shares)
+	return statistics.SpreadBy(o.Rounds, func(r Round) float64 { return r.Share(o.Case.Cause, o.Case.Culprit) })
 }
 
 // difference is that of the blamed time from the caller's, as a ratio, over the
 // rounds. A handle that does not wait is in the caller's time only.
 func (o Outcome) difference() statistics.Spread {
-	var differences []float64
-	for _, r := range o.Rounds {
-		differences = append(differences, r.BlamedSeconds/r.MeasuredSeconds-1)
-	}
-	return statistics.SpreadOf(differences)
+	return statistics.SpreadBy(o.Rounds, func(r Round) float64 { return r.BlamedSeconds/r.MeasuredSeconds - 1 })
 }
 
 // problems are the bounds that do not hold.

@@ -68,7 +68,7 @@ func Run(ctx context.Context, l fixture.Lab, c Case, rounds int) (outcome Outcom
 	}
 	outcome.Missing = append(s.probe.Missing(), s.missing...)
 	for n := range rounds {
-		l.Announce("causes", fmt.Sprintf("%s: round %d of %d", c.Name, n+1, rounds), nil)
+		l.Say(fmt.Sprintf("%s: round %d of %d", c.Name, n+1, rounds))
 		round, lost, err := s.round(ctx)
 		if err != nil {
 			return outcome, fmt.Errorf("%s: %w", c.Name, err)

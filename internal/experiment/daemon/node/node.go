@@ -300,26 +300,40 @@ func (r Result) Report() (report.Report, error) {
 			fmt.Sprintf("**Shares and syncs.** A StatefulSet and a noisy Deployment have a local PersistentVolume each, on two partitions of one simulated hard disk under BFQ. Their weights, by annotation, give the StatefulSet %.0f %% of the disk. The noisy pod has 16 threads, each of which writes blocks of 1 MiB to its own file and syncs each. The StatefulSet runs MariaDB (InnoDB, binary log, 8 clients of sysbench oltp_insert; each commit is synced), or the same writers.", 100*r.Target),
 			"**observed**: the agent only observes (`placement: none`), as if there were none; no weight is set. **placed**: each journal is in its pod's cgroup, under the weights. **controlled**: placed, and the agent corrects the weights. It has a minute before that, in which control chooses BFQ's tunables, measures what they cost, and finds the weights.",
 			"Read with care: a weight divides a disk only among pods that always have a request waiting. MariaDB waits for each sync and has no queue to divide. A transaction writes a few KB, so it takes a small part of the bytes also when it is **alone** (without the noisy pod). Look at its transactions and syncs: control must not make them fewer or slower. The goal for the share is for the writers.")
-		table := report.Table{
-			Title:   "A database beside a noisy Deployment",
-			Columns: []string{"load, setting", "share, %", "off the target, points", "share by the disk's counters, %", "transactions/s", "syncs/s", "mean sync, ms", "p99 sync, ms", "MB/s of both"},
-			Note:    "Share and syncs are answers of Prometheus to queries of the agent's metrics. The p99 is interpolated in wide buckets. Transactions are those that the clients count; ± is how certain their mean is.",
-		}
-		for _, p := range r.Phases {
-			off, transactions := fmt.Sprintf("%+.1f", 100*(p.Share-r.Target)), ""
-			if p.Setting == Alone {
-				off = ""
-			}
-			if len(p.Transactions) > 0 {
-				rate, off := p.TransactionRate()
-				transactions = fmt.Sprintf("%.1f ± %.1f", rate, off)
-			}
-			table.Rows = append(table.Rows, []string{fmt.Sprintf("%s, %s", p.Load, p.Setting), fmt.Sprintf("%.1f", 100*p.Share), off, fmt.Sprintf("%.1f", 100*p.DiskShare),
-				transactions, fmt.Sprintf("%.0f", p.SyncsPerSecond), fmt.Sprintf("%.1f", 1e3*p.MeanSyncSeconds), fmt.Sprintf("%.0f", 1e3*p.P99SyncSeconds), fmt.Sprintf("%.1f", p.BytesPerSecond/1e6)})
-		}
-		page.Tables = append(page.Tables, table)
-		page.Tables = append(page.Tables, r.windows()...)
+		page.Tables = append([]report.Table{r.sharesTable()}, r.windows()...)
 	}
+	page.Add(r.goalsTable())
+	if d := r.Deletions; d != nil {
+		page.Lead = append(page.Lead, fmt.Sprintf("**Deletions.** %d pods with a volume each were created and deleted, %d at a time, in %.0f s; %d of them had the journal in their cgroup when they were deleted. The agent and its guardian used %.1f %% of a processor meanwhile.",
+			d.Count, d.Parallel, d.Seconds, d.Placed, 100*d.Processor))
+	}
+	return page, nil
+}
+
+// sharesTable is a database beside a noisy Deployment.
+func (r Result) sharesTable() report.Table {
+	table := report.Table{
+		Title:   "A database beside a noisy Deployment",
+		Columns: []string{"load, setting", "share, %", "off the target, points", "share by the disk's counters, %", "transactions/s", "syncs/s", "mean sync, ms", "p99 sync, ms", "MB/s of both"},
+		Note:    "Share and syncs are answers of Prometheus to queries of the agent's metrics. The p99 is interpolated in wide buckets. Transactions are those that the clients count; ± is how certain their mean is.",
+	}
+	for _, p := range r.Phases {
+		off, transactions := fmt.Sprintf("%+.1f", 100*(p.Share-r.Target)), ""
+		if p.Setting == Alone {
+			off = ""
+		}
+		if len(p.Transactions) > 0 {
+			rate, off := p.TransactionRate()
+			transactions = fmt.Sprintf("%.1f ± %.1f", rate, off)
+		}
+		table.Rows = append(table.Rows, []string{fmt.Sprintf("%s, %s", p.Load, p.Setting), fmt.Sprintf("%.1f", 100*p.Share), off, fmt.Sprintf("%.1f", 100*p.DiskShare),
+			transactions, fmt.Sprintf("%.0f", p.SyncsPerSecond), fmt.Sprintf("%.1f", 1e3*p.MeanSyncSeconds), fmt.Sprintf("%.0f", 1e3*p.P99SyncSeconds), fmt.Sprintf("%.1f", p.BytesPerSecond/1e6)})
+	}
+	return table
+}
+
+// goalsTable lists the goals and whether they are met.
+func (r Result) goalsTable() report.Table {
 	goals := report.Table{Title: "Goals", Columns: []string{"goal", "wanted", "measured", "met"}}
 	goal := func(what, wanted, measured string, met bool) {
 		said := "**no**"
@@ -344,11 +358,6 @@ func (r Result) Report() (report.Report, error) {
 	}
 	if d := r.Deletions; d != nil {
 		goal(fmt.Sprintf("longest time in Terminating, %d deletions", d.Count), fmt.Sprintf("at most %d s", MaxTerminatingSeconds), fmt.Sprintf("%.1f s (median %.1f s)", d.LongestSeconds, d.MedianSeconds), d.LongestSeconds <= MaxTerminatingSeconds)
-		page.Lead = append(page.Lead, fmt.Sprintf("**Deletions.** %d pods with a volume each were created and deleted, %d at a time, in %.0f s; %d of them had the journal in their cgroup when they were deleted. The agent and its guardian used %.1f %% of a processor meanwhile.",
-			d.Count, d.Parallel, d.Seconds, d.Placed, 100*d.Processor))
 	}
-	if len(goals.Rows) > 0 {
-		page.Tables = append(page.Tables, goals)
-	}
-	return page, nil
+	return goals
 }

@@ -76,7 +76,7 @@ func (r *Row) judge() {
 func (w *windows) compare(ctx context.Context, pairs int, unit string) ([]Row, error) {
 	rows := make([]Row, 0, len(w.loads))
 	for _, load := range w.loads {
-		w.lab.Announce("overhead", fmt.Sprintf("%s: %d pairs of windows", load.name, pairs), nil)
+		w.lab.Say(fmt.Sprintf("%s: %d pairs of windows", load.name, pairs))
 		if _, err := w.perCall(ctx, load); err != nil { // warms up the caches
 			return nil, err
 		}

@@ -8,35 +8,31 @@ import (
 	"os"
 	"strings"
 
-	"github.com/daybook-project/daybook/internal/account"
 	"github.com/daybook-project/daybook/internal/experiment/fixture"
 )
 
 // Guest is a booted kernel. Its clocks count instructions (vm.Config.CountInstructions).
-type Guest interface {
-	// Kernel is uname -r of the guest.
-	Kernel() string
-	// RunOverhead calls RunInGuest in the guest and returns its result. tell
-	// receives its messages, line by line.
-	RunOverhead(ctx context.Context, e Extent, tell func(line string)) (Result, error)
-	// Close ends the guest. The error lists the faults that its kernel reported.
-	Close() error
-}
+type Guest = fixture.Guest[Extent, Result]
+
+// guestJournalBytes is the size of the journal on the guest's disk, guestDiskBytes that of
+// the disk: large enough for mke2fs to choose blocks of 4 KiB.
+const (
+	guestDiskBytes    = 1 << 30
+	guestJournalBytes = 64 << 20
+)
 
 func (o Options) inGuest(ctx context.Context, l fixture.Lab, kernel string) (result Result, err error) {
-	l.Announce("overhead", "booting kernel "+kernel, nil)
-	g, err := o.Boot(ctx, kernel)
-	if err != nil {
-		return result, err
-	}
-	defer func() { err = errors.Join(err, g.Close()) }()
-	result, err = g.RunOverhead(ctx, Extent{Pairs: o.GuestPairs, Scale: o.Scale, Waits: o.Waits, Operations: o.Operations}, func(line string) { l.Announce("overhead", kernel+": "+line, nil) })
-	for n := range result.Rows {
-		result.Rows[n].Kernel = g.Kernel()
-	}
-	for n := range result.Programs {
-		result.Programs[n].Kernel = g.Kernel()
-	}
+	err = fixture.InGuest(ctx, l, kernel, o.Boot, func(g Guest) (err error) {
+		e := Extent{Pairs: o.GuestPairs, Scale: o.Scale, Waits: o.Waits, Operations: o.Operations}
+		result, err = g.Run(ctx, e, func(line string) { l.Say(kernel + ": " + line) })
+		for n := range result.Rows {
+			result.Rows[n].Kernel = g.Kernel()
+		}
+		for n := range result.Programs {
+			result.Programs[n].Kernel = g.Kernel()
+		}
+		return err
+	})
 	return result, err
 }
 
@@ -48,15 +44,12 @@ func RunInGuest(ctx context.Context, text string, output, say io.Writer) error {
 		if err := checkJIT(); err != nil {
 			return result, err
 		}
-		tell := fixture.LinesTo(say)
-		l.Progress = func(_, what string, _ *account.Sample) { tell(what) }
-		disk, err := makeMemoryDisk()
-		if err != nil {
-			return result, err
-		}
-		defer func() { err = errors.Join(err, disk.remove()) }()
+		// So no processor is idle while a program waits for the disk, and the number of
+		// executed instructions does not depend on time. The kernel's block layer and its
+		// tracepoints work as with any other disk.
 		fs, err := fixture.MakeFileSystem(ctx, l.Tree, fixture.Options{
-			Given: &fixture.GivenDisk{Node: disk.node, Divider: fixture.Undivided}, JournalBytes: guestJournalBytes,
+			Given:        &fixture.GivenDisk{Node: fixture.MemoryDisk, MemoryBytes: guestDiskBytes, Divider: fixture.Undivided},
+			JournalBytes: guestJournalBytes,
 		})
 		if err != nil {
 			return result, err

@@ -34,7 +34,7 @@ func (p ProgramCost) PerEvent() float64 {
 // enters the sums into rows. clock is the cost of the counting itself for each run,
 // which no other figure contains.
 func (w *windows) countPrograms(ctx context.Context, rows []Row) (programs []ProgramCost, clock float64, err error) {
-	w.lab.Announce("overhead", "counting runs of the BPF programs", nil)
+	w.lab.Say("counting runs of the BPF programs")
 	counting, err := journal.CountPrograms()
 	if err != nil {
 		return nil, 0, err

@@ -2,7 +2,6 @@ package overhead
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 
 	"github.com/daybook-project/daybook/internal/experiment/report"
@@ -47,7 +46,7 @@ func (o Result) Report() (report.Report, error) {
 	if o.Waits {
 		title, whose = "What measuring waits costs the programs on the host", "of `daybook blame`, which are attached only while it runs, or with `--waits`"
 	}
-	return report.Report{
+	page := report.Report{
 		Title: title,
 		Lead: []string{
 			"The cost is that of the BPF programs " + whose + ". Short windows with the programs attached " +
@@ -55,9 +54,10 @@ func (o Result) Report() (report.Report, error) {
 				"thread that makes one kind of call in a loop and nothing else; its files are removed, and everything is written out, between the windows.",
 			"What the daemon does by itself, in its own process, is in [scale.md](scale.md).",
 		},
-		Tables:  slices.DeleteFunc([]report.Table{instructions, times, programs}, func(t report.Table) bool { return len(t.Rows) == 0 }),
 		Picture: svg, Host: o.Host,
-	}, err
+	}
+	page.Add(instructions, times, programs)
+	return page, err
 }
 
 // comparisons is the table of the rows in a unit.

@@ -76,7 +76,7 @@ func Run(ctx context.Context, l fixture.Lab, o Options) (result Result, err erro
 // possible part of a call. Only loads that wait for a disk get the delays of a
 // solid-state disk.
 func (o *Result) onHost(ctx context.Context, l fixture.Lab, e Extent) (err error) {
-	l.Announce("overhead", "preparing a disk", nil)
+	l.Say("preparing a disk")
 	model, err := disksim.Preset(diskModel)
 	if err != nil {
 		return err

@@ -48,7 +48,7 @@ type fakeGuest struct{ closed bool }
 
 func (g *fakeGuest) Kernel() string { return "6.1.9-amd64" }
 func (g *fakeGuest) Close() error   { g.closed = true; return nil }
-func (g *fakeGuest) RunOverhead(_ context.Context, e Extent, tell func(string)) (Result, error) {
+func (g *fakeGuest) Run(_ context.Context, e Extent, tell func(string)) (Result, error) {
 	tell("now")
 	row := Row{Operation: "mkdir", Unit: Instructions, Calls: 100 / e.Scale, Pairs: e.Pairs, Detached: 1000, Attached: 1011, Ratio: 1.011, Low: 1.011, High: 1.011}
 	row.judge()

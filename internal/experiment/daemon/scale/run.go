@@ -66,7 +66,7 @@ func Run(ctx context.Context, l fixture.Lab, o Options) (result Result, err erro
 		return result, fmt.Errorf("%d cgroups, %d intervals of %v: want 1 to 10000, 1 or more, and at least %v",
 			o.Cgroups, o.Intervals, o.Interval, meter.MinInterval)
 	}
-	l.Announce("scale", fmt.Sprintf("making %d cgroups", o.Cgroups), nil)
+	l.Say(fmt.Sprintf("making %d cgroups", o.Cgroups))
 	fs, err := fixture.MakeFileSystem(ctx, l.Tree, fixture.Options{SizeBytes: fixture.DiskBytes, JournalBytes: fixture.JournalBytes})
 	if err != nil {
 		return result, err
@@ -116,7 +116,7 @@ func watchDaemon(ctx context.Context, l fixture.Lab, fs *fixture.FileSystem, o O
 	var used []float64
 	next := time.Now()
 	for n := range o.Intervals + 1 {
-		l.Announce("scale", fmt.Sprintf("interval %d of %d", n, o.Intervals), nil)
+		l.Say(fmt.Sprintf("interval %d of %d", n, o.Intervals))
 		next = next.Add(o.Interval)
 		if err := d.Pause(ctx, time.Until(next), next.Add(fixture.DaemonPatience)); err != nil {
 			return err

@@ -244,7 +244,7 @@ func Run(ctx context.Context, l fixture.Lab, o Options) (a Result, err error) {
 
 // calibrateCosts measures the syscalls estimator's costs on the same file system.
 func calibrateCosts(ctx context.Context, l fixture.Lab, w *watch, o Options) (calibrate.Table, error) {
-	l.Announce("attribution", "calibrating the syscalls estimator", nil)
+	l.Say("calibrating the syscalls estimator")
 	table, err := calibrate.Run(ctx, calibrate.Options{Dir: w.fileSystem.directory, Calls: min(1000, o.Calls), Runs: o.CalibrationRuns})
 	w.costs = table.Costs()
 	return table, err
@@ -276,7 +276,7 @@ func aloneRows(ctx context.Context, l fixture.Lab, w *watch, o Options) ([]Alone
 	}
 	var rows []AloneRow
 	for n, operation := range operations {
-		l.Announce("attribution", fmt.Sprintf("alone: %s", operation), nil)
+		l.Say(fmt.Sprintf("alone: %s", operation))
 		row, err := w.alone(ctx, fmt.Sprintf("alone-%02d", n), workload.Job{Operation: operation, Count: callsOf(operation, o.Calls)}, 0)
 		if err != nil {
 			return nil, err

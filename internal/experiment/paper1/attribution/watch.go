@@ -29,7 +29,7 @@ type watch struct {
 // openWatch prepares the file system, on given devices or on simulated disks, and
 // starts to measure it.
 func openWatch(ctx context.Context, l fixture.Lab, what Options, o fixture.Options) (w *watch, err error) {
-	l.Announce("attribution", "preparing a disk", nil)
+	l.Say("preparing a disk")
 	prepare := simulated
 	if what.On != nil {
 		prepare = what.On.fileSystem

@@ -83,7 +83,7 @@ func lengthen(directory string, bytes int64) error {
 
 // largeTruncate is alone with a count of the handles that restarted.
 func largeTruncate(ctx context.Context, l fixture.Lab, w *watch, o Options) (row AloneRow, err error) {
-	l.Announce("attribution", "alone: "+workload.LargeTruncate, nil)
+	l.Say("alone: " + workload.LargeTruncate)
 	counting, err := journal.CountPrograms()
 	if err != nil {
 		return row, err
@@ -150,7 +150,7 @@ func (c container) round(mix []string, round, calls int) []workload.Job {
 func sharedRun(ctx context.Context, l fixture.Lab, w *watch, containers int, inTurns bool, o Options) (run SharedRun, err error) {
 	run.InTurns = inTurns
 	run.Parts = make([]Part, containers)
-	l.Announce("attribution", run.Title(), nil)
+	l.Say(run.Title())
 	calls := max(100, o.Calls/o.Turns)
 	all := make([]container, containers)
 	jobs := make([][]workload.Job, containers)
@@ -264,7 +264,7 @@ var wholeMixes = [][]string{
 
 // wholeDisk compares the account with the kernel's counters.
 func wholeDisk(ctx context.Context, l fixture.Lab, w *watch, o Options) (whole WholeDisk, err error) {
-	l.Announce("attribution", "a whole disk", nil)
+	l.Say("a whole disk")
 	all := make([]container, len(wholeMixes))
 	jobs := make([][]workload.Job, len(wholeMixes))
 	for n := range all {

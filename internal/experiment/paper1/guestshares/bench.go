@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"time"
 
@@ -31,14 +32,21 @@ type Options struct {
 }
 
 // Guest is a booted kernel.
-type Guest interface {
-	// Kernel is uname -r of the guest.
-	Kernel() string
-	// Run runs a program there that calls scenario.RunIfAsked for one phase. tell
-	// receives its messages, line by line.
-	Run(ctx context.Context, scenario scenario.Scenario, law string, tell func(line string)) (scenario.Phase, error)
-	// Close ends the guest. The error lists the faults that its kernel reported.
-	Close() error
+type Guest = fixture.Guest[Case, scenario.Phase]
+
+// Case is one phase of a scenario.
+type Case struct {
+	Scenario scenario.Scenario `json:"scenario"`
+	// Law is scenario.Uncontrolled or a law's name.
+	Law string `json:"law"`
+}
+
+// RunInGuest runs a Case, given as JSON, on this machine, which is a guest. It writes the
+// phase as JSON to output, and messages to say.
+func RunInGuest(ctx context.Context, text string, output, say io.Writer) error {
+	return fixture.RunInGuest(ctx, text, output, say, func(ctx context.Context, l fixture.Lab, c Case) (scenario.Phase, error) {
+		return c.Scenario.Run(ctx, c.Scenario.Describing(l), c.Law)
+	})
 }
 
 // Full is the benchmark, Quick a short run that tests it.
@@ -137,8 +145,7 @@ func Bench(ctx context.Context, l fixture.Lab, o Options) (Result, error) {
 		o.Dividers = []string{fixture.BFQ, fixture.IOCost, fixture.IOCostAuto}
 	}
 	for _, kernel := range o.Kernels {
-		runs, err := benchKernel(ctx, l, kernel, o)
-		result.Runs = append(result.Runs, runs...)
+		err := fixture.InGuest(ctx, l, kernel, o.Boot, func(g Guest) error { return result.benchKernel(ctx, l, g, kernel, o) })
 		if err != nil {
 			return result, fmt.Errorf("kernel %s: %w", kernel, err)
 		}
@@ -146,30 +153,25 @@ func Bench(ctx context.Context, l fixture.Lab, o Options) (Result, error) {
 	return result, nil
 }
 
-func benchKernel(ctx context.Context, l fixture.Lab, kernel string, o Options) (runs []Run, err error) {
-	l.Announce(kernel, "booting kernel "+kernel, nil)
-	g, err := o.Boot(ctx, kernel)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, g.Close()) }()
+// benchKernel runs the scenarios in a guest.
+func (r *Result) benchKernel(ctx context.Context, l fixture.Lab, g Guest, kernel string, o Options) error {
 	for _, divider := range o.Dividers {
 		for _, scenario := range scenariosOf(divider, o) {
 			run := Run{Kernel: g.Kernel(), Divider: divider, Settings: scenario.DividerText(), Bounded: divider != fixture.IOCostAuto, Counted: o.CountInstructions, scenario: scenario}
 			for _, law := range laws {
 				what := fmt.Sprintf("%s, %s, %s, %s", kernel, divider, scenario.Name, law)
-				l.Announce(law, what, nil)
-				phase, err := g.Run(ctx, scenario, law, func(line string) { l.Announce(law, what+": "+line, nil) })
+				l.Say(what)
+				phase, err := g.Run(ctx, Case{Scenario: scenario, Law: law}, func(line string) { l.Say(what + ": " + line) })
 				if err != nil {
-					return runs, fmt.Errorf("%s, scenario %s, %s: %w", divider, scenario.Name, law, err)
+					return fmt.Errorf("%s, scenario %s, %s: %w", divider, scenario.Name, law, err)
 				}
 				run.phases = append(run.phases, phase)
 			}
 			run.Summary = scenario.Summarize(run.phases)
-			runs = append(runs, run)
+			r.Runs = append(r.Runs, run)
 		}
 	}
-	return runs, nil
+	return nil
 }
 
 // Check returns an error for each controlled phase outside the bound.

@@ -81,7 +81,7 @@ func Bench(ctx context.Context, l fixture.Lab, o Options) (Result, error) {
 		}
 		var phases []scenario.Phase
 		for _, law := range laws {
-			l.Announce(law, s.Name+", "+law, nil)
+			l.Say(s.Name + ", " + law)
 			phase, err := s.Run(ctx, l, law)
 			if err != nil {
 				return result, fmt.Errorf("scenario %s, %s: %w", s.Name, law, err)

@@ -33,15 +33,7 @@ type Options struct {
 }
 
 // Guest is a booted kernel.
-type Guest interface {
-	// Kernel is the output of uname -r in the guest.
-	Kernel() string
-	// RunVolumes calls RunInGuest in the guest and returns its result. progress
-	// receives its messages, line by line.
-	RunVolumes(ctx context.Context, c Case, progress func(line string)) (Phase, error)
-	// Close ends the guest. The error lists the faults that its kernel reported.
-	Close() error
-}
+type Guest = fixture.Guest[Case, Phase]
 
 // The guest's disk. It is so slow that the emulated processors are never the
 // bottleneck.
@@ -276,7 +268,8 @@ func Bench(ctx context.Context, l fixture.Lab, o Options) (Result, error) {
 		return result, err
 	}
 	for _, kernel := range o.Kernels {
-		if err := benchKernel(ctx, l, kernel, o, &result); err != nil {
+		err := fixture.InGuest(ctx, l, kernel, o.Boot, func(g Guest) error { return result.benchKernel(ctx, l, g, kernel, o) })
+		if err != nil {
 			return result, fmt.Errorf("kernel %s: %w", kernel, err)
 		}
 	}
@@ -284,24 +277,19 @@ func Bench(ctx context.Context, l fixture.Lab, o Options) (Result, error) {
 	return result, nil
 }
 
-func benchKernel(ctx context.Context, l fixture.Lab, kernel string, o Options, result *Result) (err error) {
-	l.Announce(kernel, "booting kernel "+kernel, nil)
-	g, err := o.Boot(ctx, kernel)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, g.Close()) }()
+// benchKernel runs the cases in a guest.
+func (r *Result) benchKernel(ctx context.Context, l fixture.Lab, g Guest, kernel string, o Options) error {
 	for _, c := range o.cases() {
 		if !RunsOn(c.Arrangement, kernel) {
 			continue
 		}
 		what := fmt.Sprintf("%s, %s, %s, %s", kernel, c.Arrangement, c.Load, c.Divider)
-		l.Announce(kernel, what, nil)
-		phase, err := g.RunVolumes(ctx, c, func(line string) { l.Announce(kernel, what+": "+line, nil) })
+		l.Say(what)
+		phase, err := g.Run(ctx, c, func(line string) { l.Say(what + ": " + line) })
 		if err != nil {
 			return fmt.Errorf("%s, %s, %s: %w", c.Arrangement, c.Load, c.Divider, err)
 		}
-		result.put(Run{Kernel: g.Kernel(), Phase: phase})
+		r.put(Run{Kernel: g.Kernel(), Phase: phase})
 	}
 	return nil
 }

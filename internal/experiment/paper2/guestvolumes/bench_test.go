@@ -92,7 +92,7 @@ type fakeVolumesGuest struct {
 
 func (g fakeVolumesGuest) Kernel() string { return g.kernel }
 func (g fakeVolumesGuest) Close() error   { *g.closed = true; return nil }
-func (g fakeVolumesGuest) RunVolumes(_ context.Context, c Case, tell func(string)) (Phase, error) {
+func (g fakeVolumesGuest) Run(_ context.Context, c Case, tell func(string)) (Phase, error) {
 	tell("now")
 	phase := madeUpRun(g.kernel, c.Divider, g.share, 1).Phase
 	phase.Case = c

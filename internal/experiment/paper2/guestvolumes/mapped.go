@@ -50,11 +50,7 @@ func (s *pair) mapImages(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if t.Directory, err = s.MountNew(ctx, mapping.Node(), t.Name, journalBytes, ""); err != nil {
-			return err
-		}
-		t.journal = t.Parent + "/journal"
-		if err := fixture.PlaceJournalThread(s.Lab.Tree, mapping.Dev, t.journal); err != nil {
+		if err := s.MountPlaced(ctx, t.Container, blockdev.Partition{Node: mapping.Node(), Dev: mapping.Dev}, journalBytes, ""); err != nil {
 			return err
 		}
 	}

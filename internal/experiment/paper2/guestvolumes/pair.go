@@ -31,8 +31,6 @@ type pair struct {
 // container is one of the two.
 type container struct {
 	*fixture.Container
-	// journal, the cgroup with the jbd2 thread, is in parent, as load is.
-	journal string
 	// requests is the cgroup whose requests reach the disk: load, or that of a server.
 	requests string
 	// fileBytes is the length of each writer's file.
@@ -70,15 +68,13 @@ func buildPair(ctx context.Context, l fixture.Lab, c Case) (s *pair, err error) 
 			return s, err
 		}
 	}
-	if s.Group, err = fixture.NewGroup(l.Tree); err != nil {
+	a, b, err := s.NewPair()
+	if err != nil {
 		return s, err
 	}
 	fileBytes := map[string][2]int64{Growing: growingBytes, Rewriting: rewritingBytes, Waiting: growingBytes}[c.Load]
-	if err := s.addContainer("A", fixture.WeightA, fileBytes[0]); err != nil {
-		return s, err
-	}
-	if err := s.addContainer("B", fixture.WeightB, fileBytes[1]); err != nil {
-		return s, err
+	for n, t := range []*fixture.Container{a, b} {
+		s.containers = append(s.containers, container{Container: t, requests: t.Load, fileBytes: fileBytes[n], writers: writers, blockBytes: blockBytes})
 	}
 	if c.Load == Waiting {
 		s.containers[0].writers, s.containers[0].blockBytes = 1, waitingBlockBytes
@@ -92,15 +88,6 @@ func buildPair(ctx context.Context, l fixture.Lab, c Case) (s *pair, err error) 
 		return s, s.serveImages(ctx)
 	}
 	return s, s.partition(ctx)
-}
-
-func (s *pair) addContainer(name string, weight uint64, fileBytes int64) error {
-	t, err := s.NewContainer(name, weight)
-	if err != nil {
-		return err
-	}
-	s.containers = append(s.containers, container{Container: t, requests: t.Load, fileBytes: fileBytes, writers: writers, blockBytes: blockBytes})
-	return nil
 }
 
 // poolOnXFS makes a pool on an XFS on the disk.
@@ -131,10 +118,9 @@ func (s *pair) newVolume(ctx context.Context, pool *volume.Pool, t *container) e
 	if err != nil {
 		return err
 	}
-	if !status.DirectIO || !status.Placed {
-		return fmt.Errorf("volume %s: direct I/O %v, jbd2 thread placed %v; want both", t.Name, status.DirectIO, status.Placed)
+	if !status.DirectIO || !status.Placed || status.JournalCgroup != t.Journal() {
+		return fmt.Errorf("volume %s: direct I/O %v, jbd2 thread placed %v in %s; want both, in %s", t.Name, status.DirectIO, status.Placed, status.JournalCgroup, t.Journal())
 	}
-	t.journal = status.JournalCgroup
 	return nil
 }
 
@@ -144,13 +130,8 @@ func (s *pair) partition(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for n := range s.containers {
-		t := &s.containers[n]
-		if t.Directory, err = s.MountNew(ctx, parts[n].Node, t.Name, journalBytes, ""); err != nil {
-			return err
-		}
-		t.journal = t.Parent + "/journal"
-		if err := fixture.PlaceJournalThread(s.Lab.Tree, parts[n].Dev, t.journal); err != nil {
+	for n, t := range s.containers {
+		if err := s.MountPlaced(ctx, t.Container, parts[n], journalBytes, ""); err != nil {
 			return err
 		}
 	}

@@ -40,7 +40,7 @@ const debugStatistics = "/sys/module/blk_cgroup/parameters/blkcg_debug_stats"
 // the Phase as JSON to output, and messages to progress.
 func RunInGuest(ctx context.Context, text string, output, progress io.Writer) error {
 	return fixture.RunInGuest(ctx, text, output, progress, func(ctx context.Context, lab fixture.Lab, c Case) (Phase, error) {
-		return runCase(ctx, lab, c, warmUp, fixture.LinesTo(progress))
+		return runCase(ctx, lab, c, warmUp, lab.Say)
 	})
 }
 
@@ -167,7 +167,7 @@ func (s *pair) read() (r reading, err error) {
 		if r.bytes[n], err = s.bytesOf(t.Parent); err != nil {
 			return r, err
 		}
-		if r.journal[n], err = s.bytesOf(t.journal); err != nil {
+		if r.journal[n], err = s.bytesOf(t.Journal()); err != nil {
 			return r, err
 		}
 		text, err := os.ReadFile(filepath.Join(s.Group.Directory(t.requests), "io.stat"))

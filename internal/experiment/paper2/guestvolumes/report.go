@@ -54,10 +54,7 @@ func (r Result) Report() (report.Report, error) {
 			}
 		}
 		table.Note = strings.Join(notes, " ")
-		page.Tables = append(page.Tables, table)
-		if beside := r.besidePartitions(kernel); len(beside.Rows) > 0 {
-			page.Tables = append(page.Tables, beside)
-		}
+		page.Add(table, r.besidePartitions(kernel))
 	}
 	return page, nil
 }

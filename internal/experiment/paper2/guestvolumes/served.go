@@ -36,16 +36,12 @@ func (s *pair) serveImages(ctx context.Context) error {
 			return err
 		}
 		s.AtEnd(func(context.Context) error { return server.Stop() })
-		// The volume's own file system is made again, as on the other devices.
-		if t.Directory, err = s.MountNew(ctx, server.Node, t.Name, journalBytes, ""); err != nil {
-			return err
-		}
 		disk, err := blockdev.Lookup(server.Node)
 		if err != nil {
 			return err
 		}
-		t.journal = t.Parent + "/journal"
-		if err := fixture.PlaceJournalThread(s.Lab.Tree, disk.Dev, t.journal); err != nil {
+		// The volume's own file system is made again, as on the other devices.
+		if err := s.MountPlaced(ctx, t.Container, blockdev.Partition{Node: server.Node, Dev: disk.Dev}, journalBytes, ""); err != nil {
 			return err
 		}
 	}

@@ -7,40 +7,13 @@ import (
 	"time"
 
 	"github.com/daybook-project/daybook/internal/experiment/fixture"
+	"github.com/daybook-project/daybook/internal/experiment/pair"
 	"github.com/daybook-project/daybook/internal/fio"
-	"github.com/daybook-project/daybook/internal/meter"
 )
-
-// DataMode is how ext4 writes new data in its ordered journal mode.
-type DataMode string
-
-// The data modes of ext4, for new data that a program writes through the page cache.
-const (
-	// Ordered means that a transaction with new extents commits only after their data
-	// is on the disk. The kernels of paper 2 did this; today the mount option
-	// nodioread_nolock does.
-	Ordered DataMode = "ordered"
-	// Unwritten means that new extents are marked unwritten until their data is on
-	// the disk, and enter a transaction only then: no commit waits for data. It is
-	// the kernel's default since 5.6, at first only if blocks are as large as pages.
-	Unwritten DataMode = "unwritten"
-)
-
-// DataModes lists all data modes.
-func DataModes() []DataMode { return []DataMode{Ordered, Unwritten} }
-
-// mountOption returns ext4's mount option for the mode.
-func (m DataMode) mountOption() string {
-	if m == Unwritten {
-		return "dioread_nolock"
-	}
-	return "nodioread_nolock"
-}
 
 // plannedPart is a part of the experiment: a load on a disk, in one data mode.
 type plannedPart struct {
-	disk, load string
-	mode       DataMode
+	pair.Case
 	// neighbours are the neighbours of A, the quietest first; nil in parts that
 	// choose their own.
 	neighbours []fio.Neighbour
@@ -48,62 +21,61 @@ type plannedPart struct {
 
 // has reports whether the part is measured in an arrangement. Control is measured with
 // fio only: a database that waits for each sync has no queue that weights could divide.
-func (p plannedPart) has(a fixture.Arrangement) bool { return !a.Controlled() || p.load == fioLoad }
+func (p plannedPart) has(a fixture.Arrangement) bool { return !a.Controlled() || p.Load == pair.Fio }
 
-func (p plannedPart) String() string { return fmt.Sprintf("%s, %s, %s", p.disk, p.load, p.mode) }
+// in returns the conditions of the part in an arrangement.
+func (p plannedPart) in(a fixture.Arrangement) pair.Conditions {
+	return pair.Conditions{Disk: p.Disk, DataMode: p.DataMode, Arrangement: a, Slicing: pair.ShortSlices()}
+}
 
 // plan returns the whole experiment, in the order of the page.
 func plan() []plannedPart {
-	few := []fio.Neighbour{Alone, fio.HighFsync, Limited}
+	few := []fio.Neighbour{pair.Alone, fio.HighFsync, pair.Limited}
+	of := func(disk, load string, mode pair.DataMode, neighbours []fio.Neighbour) plannedPart {
+		return plannedPart{pair.Case{Disk: disk, Load: load, DataMode: mode}, neighbours}
+	}
 	return []plannedPart{
-		{simulatedHDD, fioLoad, Ordered, append([]fio.Neighbour{Alone}, fio.Neighbours()...)},
-		{simulatedHDD, mariadbLoad, Ordered, allNeighbours()},
-		{simulatedHDD, mariadbLoad, Unwritten, []fio.Neighbour{Alone, fio.LowFsync, fio.HighFsync, Limited}},
-		{simulatedHDD, postgresqlLoad, Ordered, few},
-		{simulatedHDD, slicesLoad, Ordered, nil},
-		{simulatedHDD, poolLoad, Ordered, nil},
-		{plainDisk, mariadbLoad, Ordered, few},
+		of(pair.HDD, pair.Fio, pair.Ordered, append([]fio.Neighbour{pair.Alone}, fio.Neighbours()...)),
+		of(pair.HDD, pair.MariaDB, pair.Ordered, pair.Neighbours()),
+		of(pair.HDD, pair.MariaDB, pair.Unwritten, []fio.Neighbour{pair.Alone, fio.LowFsync, fio.HighFsync, pair.Limited}),
+		of(pair.HDD, pair.PostgreSQL, pair.Ordered, few),
+		of(pair.HDD, slicesLoad, pair.Ordered, nil),
+		of(pair.HDD, poolLoad, pair.Ordered, nil),
+		of(pair.Plain, pair.MariaDB, pair.Ordered, few),
 	}
 }
 
 // Options say how much bench-volumes measures.
 type Options struct {
-	// Seconds is the length of a phase, Rounds how often each is measured.
-	Seconds, Rounds int
-	// Interval is the length of a sample; a phase is a whole number of samples.
-	Interval time.Duration
+	pair.Measurement
+	// Rounds is how often each phase is measured.
+	Rounds int
 	// Disks, Loads, DataModes and Neighbours select parts of the plan. Other parts
 	// are copied from Before. All phases beside one neighbour are from one run, so
 	// phases in other Arrangements are not copied.
 	Disks, Loads []string
-	DataModes    []DataMode
+	DataModes    []pair.DataMode
 	Neighbours   []fio.Neighbour
 	Arrangements []fixture.Arrangement
 	Before       Result
-	// waits also measures the waits for the journal.
-	waits bool
-	// sharedSeconds, if not 0, is the length of a phase on the shared ext4.
-	sharedSeconds int
-	// keepRounds keeps all phases, and not the median one of the rounds.
-	keepRounds bool
 }
 
 // Full is the benchmark, Quick a short run that tests it.
 var (
 	Full = Options{
-		Seconds: 12, Rounds: 1, Interval: 2 * time.Second,
-		Disks: Disks(), Loads: Loads(), DataModes: DataModes(), Neighbours: allNeighbours(), Arrangements: fixture.Arrangements(),
+		Measurement: pair.Measurement{Seconds: 12, Interval: 2 * time.Second}, Rounds: 1,
+		Disks: Disks(), Loads: Loads(), DataModes: pair.DataModes(), Neighbours: pair.Neighbours(), Arrangements: fixture.Arrangements(),
 	}
 	Quick = Options{
-		Seconds: 4, Rounds: 1, Interval: time.Second,
-		Disks: []string{simulatedHDD}, Loads: []string{fioLoad, mariadbLoad}, DataModes: []DataMode{Ordered}, Neighbours: []fio.Neighbour{fio.HighFsync}, Arrangements: fixture.Arrangements(),
+		Measurement: pair.Measurement{Seconds: 4, Interval: time.Second}, Rounds: 1,
+		Disks: []string{pair.HDD}, Loads: []string{pair.Fio, pair.MariaDB}, DataModes: []pair.DataMode{pair.Ordered}, Neighbours: []fio.Neighbour{fio.HighFsync}, Arrangements: fixture.Arrangements(),
 	}
 )
 
 // Check returns an error if the options are invalid.
 func (o Options) Check() error {
-	if o.Interval < meter.MinInterval || time.Duration(o.Seconds)*time.Second < o.Interval {
-		return fmt.Errorf("phases of %d s with samples of %v: want at least one sample, of at least %v", o.Seconds, o.Interval, meter.MinInterval)
+	if err := o.Measurement.Check(); err != nil {
+		return err
 	}
 	if o.Rounds < 1 {
 		return fmt.Errorf("%d rounds: want at least one", o.Rounds)
@@ -113,7 +85,7 @@ func (o Options) Check() error {
 		asked, choice []string
 	}{
 		{"disk", o.Disks, Disks()}, {"load", o.Loads, Loads()},
-		{"data mode", texts(o.DataModes), texts(DataModes())}, {"neighbour", texts(o.Neighbours), texts(allNeighbours())},
+		{"data mode", texts(o.DataModes), texts(pair.DataModes())}, {"neighbour", texts(o.Neighbours), texts(pair.Neighbours())},
 		{"arrangement", texts(o.Arrangements), texts(fixture.Arrangements())},
 	} {
 		if len(list.asked) == 0 {
@@ -137,7 +109,7 @@ func (o Options) Check() error {
 
 // asks reports whether the part is to be measured.
 func (o Options) asks(p plannedPart) bool {
-	return slices.Contains(o.Disks, p.disk) && slices.Contains(o.Loads, p.load) && slices.Contains(o.DataModes, p.mode) &&
+	return slices.Contains(o.Disks, p.Disk) && slices.Contains(o.Loads, p.Load) && slices.Contains(o.DataModes, p.DataMode) &&
 		(p.neighbours == nil || len(o.beside(p)) > 0 && slices.ContainsFunc(o.Arrangements, p.has))
 }
 
@@ -150,4 +122,12 @@ func (o Options) beside(p plannedPart) []fio.Neighbour {
 		}
 	}
 	return asked
+}
+
+func texts[T ~string](values []T) []string {
+	var all []string
+	for _, v := range values {
+		all = append(all, string(v))
+	}
+	return all
 }

@@ -7,7 +7,9 @@ import (
 	"slices"
 
 	"github.com/daybook-project/daybook/internal/experiment/fixture"
+	"github.com/daybook-project/daybook/internal/experiment/pair"
 	"github.com/daybook-project/daybook/internal/experiment/report"
+	"github.com/daybook-project/daybook/internal/experiment/statistics"
 	"github.com/daybook-project/daybook/internal/fio"
 )
 
@@ -51,28 +53,28 @@ type measurement struct {
 // ordered data.
 func (r Result) targets() []target {
 	var all []target
-	for _, load := range []string{fioLoad, mariadbLoad, postgresqlLoad} {
-		p := r.part(simulatedHDD, load, Ordered)
+	for _, load := range []string{pair.Fio, pair.MariaDB, pair.PostgreSQL} {
+		p := r.part(pair.Case{Disk: pair.HDD, Load: load, DataMode: pair.Ordered})
 		if p == nil {
 			continue
 		}
 		beside := func(n fio.Neighbour) string { return loadTitles[load] + " beside " + string(n) + ": " }
 		switch load {
-		case fioLoad:
+		case pair.Fio:
 			all = p.target(all, target{
 				what: beside(fio.HighFsync) + "share of A off 70:30, points", wanted: fmt.Sprintf("at most %.0f", 100*maxShareError),
 				met: func(v float64) bool { return math.Abs(v) <= maxShareError }, text: func(v float64) string { return fmt.Sprintf("%+.1f", 100*v) },
-			}, fio.HighFsync, "", func(x, _ *Phase) float64 { return x.ShareA - fixture.TargetA })
-		case mariadbLoad:
-			for _, n := range []fio.Neighbour{fio.LowFsync, fio.HighFsync, Limited} {
+			}, fio.HighFsync, "", func(x, _ *pair.Phase) float64 { return x.ShareA - fixture.TargetA })
+		case pair.MariaDB:
+			for _, n := range []fio.Neighbour{fio.LowFsync, fio.HighFsync, pair.Limited} {
 				all = p.target(all, atLeast(beside(n)+"throughput over S", minThroughputGain), n, fixture.SharedExt4, rateRatio)
 				all = p.target(all, target{
 					what: beside(n) + "time of a sync over S", wanted: fmt.Sprintf("at most %.2f", maxSyncRatio),
 					met: func(v float64) bool { return v <= maxSyncRatio }, text: decimals,
-				}, n, fixture.SharedExt4, func(x, s *Phase) float64 { return ratio(x.SyncA.MeanSeconds, s.SyncA.MeanSeconds) })
+				}, n, fixture.SharedExt4, func(x, s *pair.Phase) float64 { return statistics.Ratio(x.SyncA.MeanSeconds, s.SyncA.MeanSeconds) })
 			}
 		}
-		all = p.target(all, atLeast(loadTitles[load]+" alone: throughput over P", minAlone), Alone, fixture.OwnPartitions, rateRatio)
+		all = p.target(all, atLeast(loadTitles[load]+" alone: throughput over P", minAlone), pair.Alone, fixture.OwnPartitions, rateRatio)
 	}
 	return all
 }
@@ -81,15 +83,7 @@ func atLeast(what string, bound float64) target {
 	return target{what: what, wanted: fmt.Sprintf("at least %.4g", bound), met: func(v float64) bool { return v >= bound }, text: decimals}
 }
 
-func rateRatio(x, base *Phase) float64 { return ratio(x.Rate, base.Rate) }
-
-// ratio returns a/b, or NaN if b is 0.
-func ratio(a, b float64) float64 {
-	if b == 0 {
-		return math.NaN()
-	}
-	return a / b
-}
+func rateRatio(x, base *pair.Phase) float64 { return statistics.Ratio(x.Rate, base.Rate) }
 
 // decimals returns a ratio as text; "–" if it is NaN.
 func decimals(v float64) string {
@@ -102,17 +96,17 @@ func decimals(v float64) string {
 // target appends t with its measurements beside a neighbour, in volumes and on
 // partitions. Values are relative to the arrangement base; "" means that they are
 // absolute. A target without a measured volume is not appended.
-func (p Part) target(all []target, t target, n fio.Neighbour, base fixture.Arrangement, measure func(x, base *Phase) float64) []target {
-	against := p.phase(base, n)
+func (p Part) target(all []target, t target, n fio.Neighbour, base fixture.Arrangement, measure func(x, base *pair.Phase) float64) []target {
+	against := p.Phase(base, n)
 	if base != "" && against == nil {
 		return all
 	}
 	for _, a := range boundArrangements {
-		if x := p.phase(a, n); x != nil {
+		if x := p.Phase(a, n); x != nil {
 			t.volumes = append(t.volumes, measurement{a, measure(x, against)})
 		}
 	}
-	if x := p.phase(fixture.OwnPartitions, n); x != nil && base != fixture.OwnPartitions {
+	if x := p.Phase(fixture.OwnPartitions, n); x != nil && base != fixture.OwnPartitions {
 		t.limit = &measurement{fixture.OwnPartitions, measure(x, against)}
 	}
 	if len(t.volumes) == 0 {

@@ -4,7 +4,9 @@ import (
 	"fmt"
 
 	"github.com/daybook-project/daybook/internal/experiment/fixture"
+	"github.com/daybook-project/daybook/internal/experiment/pair"
 	"github.com/daybook-project/daybook/internal/experiment/report"
+	"github.com/daybook-project/daybook/internal/experiment/statistics"
 )
 
 // whyTable compares MariaDB's figures in both data modes, and explains them.
@@ -19,23 +21,23 @@ func (r Result) whyTable() report.Table {
 3. **Without a limit, a loop device gives only a part of a partition's gain.** BFQ idles briefly for a thread whose next request it expects. So a database that waits for each sync gets its share. ` +
 			`On a partition the I/O comes from the database's own threads. On a loop device it comes from any free kernel worker, and BFQ has no history of these. Compare L with P, which differ only by the loop device, and VX with L. A volume on a device (VD) has no loop device.`,
 	}
-	for _, mode := range DataModes() {
-		p := r.part(simulatedHDD, mariadbLoad, mode)
+	for _, mode := range pair.DataModes() {
+		p := r.part(pair.Case{Disk: pair.HDD, Load: pair.MariaDB, DataMode: mode})
 		if p == nil {
 			continue
 		}
-		for _, n := range p.neighbours() {
-			s, vx, vd := p.phase(fixture.SharedExt4, n), p.phase(fixture.PlacedOnXFS, n), p.phase(fixture.OnDevices, n)
-			l, o := p.phase(fixture.LoopedPartitions, n), p.phase(fixture.OwnPartitions, n)
+		for _, n := range p.Neighbours() {
+			s, vx, vd := p.Phase(fixture.SharedExt4, n), p.Phase(fixture.PlacedOnXFS, n), p.Phase(fixture.OnDevices, n)
+			l, o := p.Phase(fixture.LoopedPartitions, n), p.Phase(fixture.OwnPartitions, n)
 			if s == nil || vx == nil || vd == nil || l == nil || o == nil {
 				continue
 			}
 			row := []string{fmt.Sprintf("%s, %s", n, mode)}
-			for _, x := range []*Phase{s, vx, vd, l, o} {
+			for _, x := range []*pair.Phase{s, vx, vd, l, o} {
 				row = append(row, fmt.Sprintf("%.1f", x.Rate))
 			}
 			row = append(row, decimals(rateRatio(vx, s)), decimals(rateRatio(vd, s)), decimals(rateRatio(o, s)))
-			for _, x := range []*Phase{s, vx, vd, o} {
+			for _, x := range []*pair.Phase{s, vx, vd, o} {
 				row = append(row, report.Milliseconds(x.SyncA.MeanSeconds))
 			}
 			t.Rows = append(t.Rows, row)
@@ -57,12 +59,12 @@ func (p Part) slicesTable() report.Table {
 					continue
 				}
 				share := "–"
-				if n != Alone {
+				if n != pair.Alone {
 					share = fmt.Sprintf("%.1f %%", 100*x.ShareA)
 				}
 				t.Rows = append(t.Rows, []string{
-					loadTitles[x.Load] + ", " + string(n), x.Settings, rateText(x.Load, x.Rate), report.Milliseconds(x.SyncA.MeanSeconds),
-					fmt.Sprintf("%.2f", x.RateB/1e6), share, fmt.Sprintf("%.2f", ratio(float64(x.DiskBytes), x.Seconds)/1e6),
+					loadTitles[x.Load] + ", " + string(n), x.Settings, pair.RateText(x.Load, x.Rate), report.Milliseconds(x.SyncA.MeanSeconds),
+					fmt.Sprintf("%.2f", x.RateB/1e6), share, fmt.Sprintf("%.2f", statistics.Ratio(float64(x.DiskBytes), x.Seconds)/1e6),
 				})
 			}
 		}

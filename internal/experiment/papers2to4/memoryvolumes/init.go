@@ -2,16 +2,13 @@ package memoryvolumes
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
-	"github.com/daybook-project/daybook/internal/cgroup"
 	"github.com/daybook-project/daybook/internal/database"
 	"github.com/daybook-project/daybook/internal/experiment/fixture"
 	"github.com/daybook-project/daybook/internal/experiment/native"
@@ -32,16 +29,12 @@ const (
 
 // InitNative is the first process of a kernel.
 func InitNative(directory string) error {
-	return native.Init(directory, func(text []byte, write func(any) error) error {
-		var c nativeCase
-		if err := json.Unmarshal(text, &c); err != nil {
-			return err
-		}
+	return native.Init(directory, func(c nativeCase, write func(nativeLine) error) error {
 		return c.prepareAndRun(context.Background(), write)
 	})
 }
 
-func (c nativeCase) prepareAndRun(ctx context.Context, write func(any) error) (err error) {
+func (c nativeCase) prepareAndRun(ctx context.Context, write func(nativeLine) error) (err error) {
 	if err := native.AddToPath(c.NVJDirectory); err != nil {
 		return err
 	}
@@ -92,25 +85,20 @@ func (c nativeCase) prepareAndRun(ctx context.Context, write func(any) error) (e
 // pair is the container and its neighbour on the disk.
 type pair struct {
 	fixture.Base
-	asked      nativeCase
-	settings   string
-	a, b       *fixture.Container
-	fileSystem blockdev.Dev     // of a
-	server     *database.Server // nil: the load is Writer
-	alone      *WriterResult    // of the last measurement without a neighbour; nil: none yet
+	asked    nativeCase
+	settings string
+	a, b     *fixture.Container
+	server   *database.Server // nil: the load is Writer
+	alone    *WriterResult    // of the last measurement without a neighbour; nil: none yet
 }
 
 // buildPair makes the cgroups and the file systems. On error nothing is left.
 func buildPair(ctx context.Context, c nativeCase) (p *pair, err error) {
-	tree, err := cgroup.Find()
+	l, err := fixture.GuestLab(os.Stderr)
 	if err != nil {
 		return nil, err
 	}
-	if tree.Version() != cgroup.V2 {
-		return nil, errors.New("want cgroup v2")
-	}
-	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	p = &pair{Base: fixture.Base{Lab: fixture.Lab{Tree: tree, Log: log}}, asked: c}
+	p = &pair{Base: fixture.Base{Lab: l}, asked: c}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, p.Close())
@@ -121,20 +109,14 @@ func buildPair(ctx context.Context, c nativeCase) (p *pair, err error) {
 		return p, err
 	}
 	tunables := map[string]uint64{"low_latency": 0}
-	if p.Disk, err = (fixture.GivenDisk{Node: disk, Divider: fixture.BFQ}).Open(tree, tunables); err != nil {
+	if p.Disk, err = (fixture.GivenDisk{Node: disk, Divider: fixture.BFQ}).Open(l.Tree, tunables); err != nil {
 		return p, err
 	}
 	if err := p.Disk.Device.SetQueue("nr_requests", strconv.Itoa(requests)); err != nil {
 		return p, err
 	}
 	p.settings = fixture.Settings(tunables)
-	if p.Group, err = fixture.NewGroup(tree); err != nil {
-		return p, err
-	}
-	if p.a, err = p.NewContainer("A", fixture.WeightA); err != nil {
-		return p, err
-	}
-	if p.b, err = p.NewContainer("B", fixture.WeightB); err != nil {
+	if p.a, p.b, err = p.NewPair(); err != nil {
 		return p, err
 	}
 	if c.Arrangement == Shared || c.Arrangement == SharedOrdered {
@@ -153,18 +135,7 @@ func (p *pair) share(ctx context.Context) error {
 	if p.asked.Arrangement == SharedOrdered {
 		options = "nodioread_nolock"
 	}
-	directory, err := p.MountNew(ctx, parts[0].Node, "shared", journalBytes, options)
-	if err != nil {
-		return err
-	}
-	p.fileSystem = parts[0].Dev
-	for _, c := range []*fixture.Container{p.a, p.b} {
-		c.Directory = filepath.Join(directory, c.Name)
-		if err := os.Mkdir(c.Directory, 0o755); err != nil {
-			return err
-		}
-	}
-	return nil
+	return p.MountShared(ctx, parts[0], journalBytes, options, p.a, p.b)
 }
 
 // divide gives each a file system of its own, and places the threads of their journals.
@@ -180,19 +151,12 @@ func (p *pair) divide(ctx context.Context) error {
 			}
 			continue
 		}
-		if c.Directory, err = p.MountNew(ctx, parts[n].Node, c.Name, journalBytes, ""); err != nil {
-			return err
-		}
-		if err := fixture.PlaceJournalThread(p.Lab.Tree, parts[n].Dev, journalOf(c)); err != nil {
+		if err := p.MountPlaced(ctx, c, parts[n], journalBytes, ""); err != nil {
 			return err
 		}
 	}
-	p.fileSystem = parts[0].Dev
 	return nil
 }
-
-// journalOf is the cgroup of the threads of a container's journal.
-func journalOf(c *fixture.Container) string { return c.Parent + "/journal" }
 
 // mountInMemory gives A a file system whose journal is in memory.
 func (p *pair) mountInMemory(ctx context.Context, part blockdev.Partition) error {
@@ -206,7 +170,7 @@ func (p *pair) mountInMemory(ctx context.Context, part blockdev.Partition) error
 	if p.asked.Arrangement == MemoryData {
 		options.Data += ",journal_data=small"
 	}
-	p.a.Directory = filepath.Join(p.Home, p.a.Name)
+	p.a.Directory, p.a.FileSystem = filepath.Join(p.Home, p.a.Name), part.Dev
 	if err := os.Mkdir(p.a.Directory, 0o755); err != nil {
 		return err
 	}
@@ -236,7 +200,7 @@ func (p *pair) placeMemoryThreads(dev blockdev.Dev) error {
 	if len(pids) < 2 {
 		return fmt.Errorf("the journal of %s has %d threads; want at least 2", name, len(pids))
 	}
-	at := journalOf(p.a)
+	at := p.a.Journal()
 	if err := p.Lab.Tree.Make(at); err != nil {
 		return err
 	}

@@ -197,9 +197,9 @@ func (p *pair) read() (r reading, err error) {
 		return r, err
 	}
 	r.disk = Writes{Count: stat.Writes, Bytes: stat.WriteBytes}
-	for path, to := range map[string]*Writes{p.a.Parent: &r.a, p.b.Parent: &r.b, journalOf(p.a): &r.journal} {
+	for path, to := range map[string]*Writes{p.a.Parent: &r.a, p.b.Parent: &r.b, p.a.Journal(): &r.journal} {
 		text, err := os.ReadFile(filepath.Join(p.Group.Directory(path), "io.stat"))
-		if errors.Is(err, os.ErrNotExist) && path == journalOf(p.a) {
+		if errors.Is(err, os.ErrNotExist) && path == p.a.Journal() {
 			continue // the journal of both is in the root cgroup
 		}
 		if err != nil {
@@ -209,7 +209,7 @@ func (p *pair) read() (r reading, err error) {
 			return r, err
 		}
 	}
-	name, err := blockdev.DeviceName(p.fileSystem)
+	name, err := blockdev.DeviceName(p.a.FileSystem)
 	if err != nil {
 		return r, err
 	}
@@ -224,7 +224,7 @@ func (p *pair) read() (r reading, err error) {
 		r.memoryBytes, err = counter(string(text), "region_written_bytes")
 		return r, err
 	}
-	journal, err := ext4.JournalOf(p.fileSystem)
+	journal, err := ext4.JournalOf(p.a.FileSystem)
 	if err != nil {
 		return r, err
 	}

@@ -123,9 +123,7 @@ func (r Result) Report() (report.Report, error) {
 				times.Rows = append(times.Rows, r.row(run))
 			}
 		}
-		if len(times.Rows) > 0 {
-			page.Tables = append(page.Tables, times)
-		}
+		page.Add(times)
 	}
 	if n := len(page.Tables); n > 1 {
 		page.Tables[n-1].Note = "Share: of the bytes that both cgroups wrote. In the shared arrangements the journal is charged to the root cgroup, and is in no share. Writes: those of the container's cgroup for each of its " + r.unit() + "s, and those of them that its journal's threads made, which for a journal in memory write blocks home. The scheduler merges writes into requests; the disk's are of both containers and of the root cgroup. Commits are those of the journal that the container uses, also for its neighbour. p99 alone, around: the mean of that right before and right after, without the neighbour. Waits and preempted: how often the container's process gave its processor up, and how often another thread took it, as the kernel counts them."

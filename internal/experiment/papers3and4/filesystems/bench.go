@@ -8,20 +8,13 @@ import (
 	"runtime"
 	"slices"
 
+	"github.com/daybook-project/daybook/internal/experiment/fixture"
 	"github.com/daybook-project/daybook/internal/experiment/report"
 	"github.com/daybook-project/daybook/internal/experiment/statistics"
 )
 
 // Guest is a booted kernel.
-type Guest interface {
-	// Kernel is the output of uname -r in the guest.
-	Kernel() string
-	// RunExt4NVJ calls RunInGuest in the guest. It passes each sample to got at once,
-	// and messages to progress, line by line.
-	RunExt4NVJ(ctx context.Context, c Case, got func(Sample), progress func(line string)) error
-	// Close ends the guest. The error lists the faults that its kernel reported.
-	Close() error
-}
+type Guest = fixture.Guest[Case, []Sample]
 
 // Case is the measurement in a guest on one kind of disk.
 type Case struct {
@@ -148,8 +141,7 @@ func Bench(ctx context.Context, o Options) (result Result, err error) {
 			Disk: d.Name, FirstDisk: n * len(o.Arrangements), Loads: loads[d.Name], Arrangements: o.Arrangements, Threads: o.Threads,
 			Rounds: o.Rounds, Milliseconds: o.Milliseconds, CreateFiles: o.CreateFiles, CreateMilliseconds: o.CreateMilliseconds,
 		}
-		var samples []Sample
-		err := g.RunExt4NVJ(ctx, c, func(s Sample) { samples = append(samples, s) }, func(line string) { progress(d.Name + ": " + line) })
+		samples, err := g.Run(ctx, c, func(line string) { progress(d.Name + ": " + line) })
 		if err != nil {
 			return result, fmt.Errorf("disk %s: %w", d.Name, err)
 		}
@@ -236,13 +228,7 @@ func (r *Run) combine(samples []Sample, rounds int) error {
 	if len(timed) != rounds || counted != 1 {
 		return fmt.Errorf("the guest returned %d timed runs and %d counted runs; want %d and 1", len(timed), counted, rounds)
 	}
-	spread := func(value func(LoadResult) float64) statistics.Spread {
-		var values []float64
-		for _, result := range timed {
-			values = append(values, value(result))
-		}
-		return statistics.Spread{Median: statistics.Median(values), Low: slices.Min(values), High: slices.Max(values)}
-	}
+	spread := func(value func(LoadResult) float64) statistics.Spread { return statistics.SpreadBy(timed, value) }
 	rate := func(result LoadResult) float64 { return float64(result.Operations) / result.Seconds }
 	for _, result := range timed {
 		r.Rates = append(r.Rates, rate(result))

@@ -8,12 +8,10 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"github.com/daybook-project/daybook/internal/experiment/fixture"
 	"github.com/daybook-project/daybook/internal/program"
@@ -23,26 +21,23 @@ import (
 const LoadProgram = "/load"
 
 // RunInGuest runs a case, given as JSON, on this machine, which is a guest. It writes
-// each Sample as a line of JSON to output, and messages to progress.
-func RunInGuest(ctx context.Context, text string, output, progress io.Writer) (err error) {
-	var c Case
-	if err := json.Unmarshal([]byte(text), &c); err != nil {
-		return fmt.Errorf("cannot read the case: %w", err)
-	}
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM)
-	defer stop()
-	if c.Instructions {
-		remove, err := c.memoryDisks()
-		if err != nil {
-			return err
+// the samples as JSON to output, and messages to progress.
+func RunInGuest(ctx context.Context, text string, output, progress io.Writer) error {
+	return fixture.RunInGuest(ctx, text, output, progress, func(ctx context.Context, l fixture.Lab, c Case) (samples []Sample, err error) {
+		if c.Instructions {
+			remove, failed := c.memoryDisks()
+			if failed != nil {
+				return nil, failed
+			}
+			defer func() { err = errors.Join(err, remove()) }()
 		}
-		defer func() { err = errors.Join(err, remove()) }()
-	}
-	return c.run(ctx, json.NewEncoder(output), fixture.LinesTo(progress))
+		err = c.run(ctx, func(s Sample) error { samples = append(samples, s); return nil }, l.Say)
+		return samples, err
+	})
 }
 
-// run makes the file systems and measures them. It writes each Sample to encoder.
-func (c Case) run(ctx context.Context, encoder interface{ Encode(any) error }, announce func(line string)) (err error) {
+// run makes the file systems and measures them. It passes each sample to got.
+func (c Case) run(ctx context.Context, got func(Sample) error, announce func(line string)) (err error) {
 	announce("making " + strconv.Itoa(len(c.Arrangements)) + " file systems")
 	s, err := mountSystems(ctx, c)
 	if err != nil {
@@ -70,7 +65,7 @@ func (c Case) run(ctx context.Context, encoder interface{ Encode(any) error }, a
 					if round == 0 && c.Uncounted {
 						continue
 					}
-					if err := encoder.Encode(sample); err != nil {
+					if err := got(sample); err != nil {
 						return err
 					}
 				}

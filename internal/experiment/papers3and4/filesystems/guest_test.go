@@ -134,12 +134,8 @@ func TestGuestFixtureCountsWhatTheJournalDid(t *testing.T) {
 			t.Fatalf("%v\n%s", err, &said)
 		}
 		var samples []Sample
-		for decoder := json.NewDecoder(&out); decoder.More(); {
-			var s Sample
-			if err := decoder.Decode(&s); err != nil {
-				t.Fatal(err)
-			}
-			samples = append(samples, s)
+		if err := json.NewDecoder(&out).Decode(&samples); err != nil {
+			t.Fatal(err)
 		}
 		runs, err := runs(c, samples)
 		if err != nil || len(runs) != 4 {

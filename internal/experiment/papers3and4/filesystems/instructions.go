@@ -71,8 +71,8 @@ func CountInstructions(ctx context.Context, o Options) (result Instructions, err
 	}
 	defer func() { err = errors.Join(err, g.Close()) }()
 	result.Kernel = g.Kernel()
-	var samples []Sample
-	if err := g.RunExt4NVJ(ctx, c, func(s Sample) { samples = append(samples, s) }, progress); err != nil {
+	samples, err := g.Run(ctx, c, progress)
+	if err != nil {
 		return result, err
 	}
 	for _, load := range c.Loads {

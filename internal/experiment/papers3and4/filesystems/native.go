@@ -2,7 +2,6 @@ package filesystems
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -96,18 +95,19 @@ type nativeLine struct {
 	WriteSeconds float64 `json:"write_seconds,omitempty"`
 }
 
-func (g *nativeGuest) RunExt4NVJ(ctx context.Context, c Case, got func(Sample), progress func(line string)) error {
+func (g *nativeGuest) Run(ctx context.Context, c Case, progress func(line string)) (samples []Sample, err error) {
 	c.FirstDisk = 0 // each case has a kernel of its own
-	return g.run(ctx, nativeCase{Case: c}, func(line nativeLine) {
+	err = g.run(ctx, nativeCase{Case: c}, func(line nativeLine) {
 		switch {
 		case line.Sample != nil:
-			got(*line.Sample)
+			samples = append(samples, *line.Sample)
 		case line.Progress != "":
 			progress(line.Progress)
 		case line.WriteSeconds > 0:
 			g.writes[c.Disk] = line.WriteSeconds
 		}
 	})
+	return samples, err
 }
 
 // run starts a kernel, which runs a case and ends.
@@ -120,14 +120,7 @@ func (n Native) run(ctx context.Context, c nativeCase, got func(nativeLine)) err
 			len(c.Case.Arrangements), float64(memoryBytes)/(1<<30), float64(available)/(1<<30))
 	}
 	machine := native.Machine{MemoryBytes: memoryBytes, Parameters: c.parameters(), Init: []string{"ext4nvj", "native-init"}}
-	return n.Kernel.Run(ctx, machine, c, func(value []byte) error {
-		var line nativeLine
-		err := json.Unmarshal(value, &line)
-		if err == nil {
-			got(line)
-		}
-		return err
-	})
+	return native.Run(ctx, n.Kernel, machine, c, got)
 }
 
 // parameters are those of the kernel's command line.
@@ -207,15 +200,7 @@ func (n Native) onHost(ctx context.Context, c Case, got func(Sample)) (err error
 	}
 	defer func() { err = errors.Join(err, release()) }()
 	c.DiskPath, c.LoadPath = disk, n.Load
-	return c.run(ctx, samplesTo(got), func(string) {})
-}
-
-// samplesTo passes on the samples of a case.
-type samplesTo func(Sample)
-
-func (got samplesTo) Encode(value any) error {
-	got(value.(Sample))
-	return nil
+	return c.run(ctx, func(s Sample) error { got(s); return nil }, func(string) {})
 }
 
 // loopOverTmpfs mounts a tmpfs and attaches a file in it to a loop device.

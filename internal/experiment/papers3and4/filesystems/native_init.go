@@ -2,7 +2,6 @@ package filesystems
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -33,13 +32,7 @@ func nativeModules(arrangements []string) []string {
 
 // InitNative is the first process of the kernel that [Native] starts.
 func InitNative(directory string) error {
-	return native.Init(directory, func(text []byte, write func(any) error) error {
-		var c nativeCase
-		if err := json.Unmarshal(text, &c); err != nil {
-			return err
-		}
-		return c.run(write)
-	})
+	return native.Init(directory, nativeCase.run)
 }
 
 // postponeWriteback lets the kernel write file data only when a program asks. Create
@@ -58,7 +51,7 @@ func postponeWriteback() error {
 	return nil
 }
 
-func (c nativeCase) run(write func(any) error) (err error) {
+func (c nativeCase) run(write func(nativeLine) error) (err error) {
 	if err := native.AddToPath(c.Path); err != nil {
 		return err
 	}
@@ -107,15 +100,7 @@ func (c nativeCase) run(write func(any) error) (err error) {
 	if err := write(nativeLine{WriteSeconds: seconds}); err != nil {
 		return err
 	}
-	return c.Case.run(context.Background(), linesTo(write), func(line string) { _ = write(nativeLine{Progress: line}) })
-}
-
-// linesTo writes samples as values of the output.
-type linesTo func(any) error
-
-func (write linesTo) Encode(value any) error {
-	sample := value.(Sample)
-	return write(nativeLine{Sample: &sample})
+	return c.Case.run(context.Background(), func(s Sample) error { return write(nativeLine{Sample: &s}) }, func(line string) { _ = write(nativeLine{Progress: line}) })
 }
 
 // writeSeconds returns the median time of a direct write of a block to an unused disk.

@@ -168,32 +168,7 @@ func (n Result) nativeReport() (report.Report, error) {
 			return r, err
 		}
 	}
-	r.Tables = append(r.Tables, verdict.Table(n.nativeVerdicts(),
-		fmt.Sprintf("The papers' targets are for 16 threads on 24 cores. The best arrangement of %s is compared with the faster of stock %s with its journal on the disk and on persistent memory. A ratio is the median of the ratios in each round, with its 95 %% range (bootstrap): the processors of a shared host are up to twice as fast in one round as in another.", f.module, f.name())))
-	if len(n.Native.Sanity) > 0 {
-		t := report.Table{
-			Title: "Stock ext4, operations a second, one thread", Columns: []string{"load", "the host", "User Mode Linux", "the host over it"},
-			Note: "ext4 on a loop device over tmpfs: on the host (Linux " + n.Host.Kernel + ") as a program, with system calls; in User Mode Linux as a thread of the kernel. In parentheses the minimum and maximum of the rounds.",
-		}
-		for _, s := range n.Native.Sanity {
-			t.Rows = append(t.Rows, []string{s.Load, report.NanosecondsOf(s.HostOperationsPerSecond), report.NanosecondsOf(s.OperationsPerSecond), fmt.Sprintf("%.2f×", s.Slowdown())})
-		}
-		r.Tables = append(r.Tables, t)
-	}
-	for _, t := range []report.Table{n.paperTable(), n.gainTable()} {
-		if len(t.Rows) > 0 {
-			r.Tables = append(r.Tables, t)
-		}
-	}
-	r.Tables = append(r.Tables, n.ratesAndSyncs()...)
-	for _, load := range n.loads() {
-		r.Tables = append(r.Tables, n.countTable(load), n.waitTable(load))
-		for _, t := range []report.Table{n.placeTable(load), n.symbolTable(load), n.lockTable(load), n.holdTable(load)} {
-			if len(t.Rows) > 0 {
-				r.Tables = append(r.Tables, t)
-			}
-		}
-	}
+	r.Tables = n.nativeTables()
 	for k := range r.Tables {
 		if f.stock == jfsFamily.stock {
 			break // there is no other part of the page
@@ -201,6 +176,33 @@ func (n Result) nativeReport() (report.Report, error) {
 		r.Tables[k].Title = "Native: " + r.Tables[k].Title
 	}
 	return r, nil
+}
+
+// nativeTables are those of nativeReport.
+func (n Result) nativeTables() []report.Table {
+	f := n.family()
+	var r report.Report
+	r.Tables = append(r.Tables, verdict.Table(n.nativeVerdicts(),
+		fmt.Sprintf("The papers' targets are for 16 threads on 24 cores. The best arrangement of %s is compared with the faster of stock %s with its journal on the disk and on persistent memory. A ratio is the median of the ratios in each round, with its 95 %% range (bootstrap): the processors of a shared host are up to twice as fast in one round as in another.", f.module, f.name())))
+	r.Add(n.sanityTable(), n.paperTable(), n.gainTable())
+	r.Add(n.ratesAndSyncs()...)
+	for _, load := range n.loads() {
+		r.Tables = append(r.Tables, n.countTable(load), n.waitTable(load))
+		r.Add(n.placeTable(load), n.symbolTable(load), n.lockTable(load), n.holdTable(load))
+	}
+	return r.Tables
+}
+
+// sanityTable compares stock ext4 in User Mode Linux with that of the host.
+func (n Result) sanityTable() report.Table {
+	t := report.Table{
+		Title: "Stock ext4, operations a second, one thread", Columns: []string{"load", "the host", "User Mode Linux", "the host over it"},
+		Note: "ext4 on a loop device over tmpfs: on the host (Linux " + n.Host.Kernel + ") as a program, with system calls; in User Mode Linux as a thread of the kernel. In parentheses the minimum and maximum of the rounds.",
+	}
+	for _, s := range n.Native.Sanity {
+		t.Rows = append(t.Rows, []string{s.Load, report.NanosecondsOf(s.HostOperationsPerSecond), report.NanosecondsOf(s.OperationsPerSecond), fmt.Sprintf("%.2f×", s.Slowdown())})
+	}
+	return t
 }
 
 // createText says how long a run of create is.

@@ -36,15 +36,11 @@ func (n Result) Report() (report.Report, error) {
 		Host: n.Host, Picture: picture,
 	}
 	report.Tables = append(report.Tables, verdict.Table(n.Verdicts(), n.reasons()))
-	if t := n.gainTable(); len(t.Rows) > 0 {
-		report.Tables = append(report.Tables, t)
-	}
-	report.Tables = append(report.Tables, n.ratesAndSyncs()...)
+	report.Add(n.gainTable())
+	report.Add(n.ratesAndSyncs()...)
 	for _, load := range n.loads() {
 		report.Tables = append(report.Tables, n.countTable(load), n.waitTable(load))
-		if t := n.lockTable(load); len(t.Rows) > 0 {
-			report.Tables = append(report.Tables, t)
-		}
+		report.Add(n.lockTable(load))
 	}
 	return report, err
 }
@@ -70,16 +66,13 @@ func loadsText(n Result) string {
 		mailFiles, n.Milliseconds, files)
 }
 
+// ratesAndSyncs are tables for each disk; those of loads that were not measured have no rows.
 func (n Result) ratesAndSyncs() (tables []report.Table) {
 	for _, disk := range n.disks() {
 		for _, load := range n.loads() {
-			if t := n.rateTable(disk, load); len(t.Rows) > 0 {
-				tables = append(tables, t)
-			}
+			tables = append(tables, n.rateTable(disk, load))
 		}
-		if t := n.syncTable(disk); len(t.Rows) > 0 {
-			tables = append(tables, t)
-		}
+		tables = append(tables, n.syncTable(disk))
 	}
 	return tables
 }

@@ -42,13 +42,7 @@ func calibrations(rounds []Machine, bound float64) (all []Calibration) {
 		if len(of) == 0 {
 			continue
 		}
-		spread := func(value func(m Machine) float64) statistics.Spread {
-			var values []float64
-			for _, m := range of {
-				values = append(values, value(m))
-			}
-			return statistics.SpreadOf(values)
-		}
+		spread := func(value func(m Machine) float64) statistics.Spread { return statistics.SpreadBy(of, value) }
 		all = append(all, Calibration{
 			State: state, Rounds: len(of),
 			AddAlone:          spread(func(m Machine) float64 { return m.AddAlone }),

@@ -1,4 +1,4 @@
-package volumes
+package pair
 
 import (
 	"testing"

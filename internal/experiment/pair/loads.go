@@ -1,4 +1,4 @@
-package volumes
+package pair
 
 import (
 	"context"
@@ -9,36 +9,46 @@ import (
 
 	"github.com/daybook-project/daybook/internal/database"
 	"github.com/daybook-project/daybook/internal/experiment/fixture"
+	"github.com/daybook-project/daybook/internal/experiment/statistics"
 	"github.com/daybook-project/daybook/internal/fio"
 )
 
-// The loads.
+// The loads of container A.
 const (
-	// fioBlockBytes is the size of a write, through the page cache.
-	fioBlockBytes = 1 << 20
-	// fioWriters is the number of writers of A, and of its neighbour, if A is fio.
+	Fio        = "fio"
+	MariaDB    = string(database.MariaDB)
+	PostgreSQL = string(database.PostgreSQL)
+	// SmallWriters are some writers that append a little and sync.
+	SmallWriters = "small-writers"
+)
+
+// What the loads do.
+const (
+	// FioBlockBytes is the size of a write, through the page cache.
+	FioBlockBytes = 1 << 20
+	// FioWriters is the number of writers of A, and of its neighbour, if A is fio.
 	// With fewer, a queue may be empty, and then weights have no effect. The
-	// neighbour of a database has neighbourWriters.
-	fioWriters       = 16
-	neighbourWriters = 2
-	// smallLoad is some writers that append a little and sync.
-	smallLoad       = "small-writers"
-	smallWriters    = 4
-	smallBlockBytes = 16 << 10
+	// neighbour of a database has NeighbourWriters.
+	FioWriters       = 16
+	NeighbourWriters = 2
+	// SmallCount is the number of small writers, SmallBlockBytes the size of a write.
+	SmallCount      = 4
+	SmallBlockBytes = 16 << 10
 	// fioSpaceBytes is the total size of the writers' files. They fit into a
 	// container's file system, and a writer that syncs rewrites its file at most
 	// once in a phase.
 	fioSpaceBytes = 768 << 20
 	// neighbourSeconds is longer than any phase. The neighbour is stopped before.
 	neighbourSeconds = 600
-	databaseClients  = 8
-	databaseRows     = 100_000
+	// DatabaseClients is the number of clients of a database.
+	DatabaseClients = 8
+	databaseRows    = 100_000
 	// starvedPatience is the maximum wait for A's last sync after the end of the
 	// phase, while the neighbour still writes. On a shared ext4 this sync may wait
 	// until the neighbour stops rewriting its files.
 	starvedPatience = 10 * time.Second
-	// warmUpVolumes is how long the loads run before the measurement.
-	warmUpVolumes = 3 * time.Second
+	// warmUpLoads is how long the loads run before the measurement.
+	warmUpLoads = 3 * time.Second
 	// warmUpControl is four intervals of the daemon. It needs them to reach the
 	// configured shares.
 	warmUpControl = 20 * time.Second
@@ -46,10 +56,10 @@ const (
 
 // warmUp is how long the loads of a pair run before the measurement.
 func (s *pair) warmUp() time.Duration {
-	if s.conditions.arrangement.Controlled() {
+	if s.conditions.Arrangement.Controlled() {
 		return warmUpControl
 	}
-	return warmUpVolumes
+	return warmUpLoads
 }
 
 // subject is A's load in all phases of a pair: fio, or a database server with its
@@ -62,7 +72,7 @@ type subject struct {
 
 // subject prepares A's load.
 func (s *pair) subject(ctx context.Context, load string) (*subject, error) {
-	if load == fioLoad || load == smallLoad {
+	if load == Fio || load == SmallWriters {
 		return &subject{pair: s, load: load}, nil
 	}
 	o := database.Options{
@@ -93,12 +103,12 @@ type outcome struct {
 func (u *subject) run(ctx context.Context, seconds int) outcome {
 	if u.server == nil {
 		directory := filepath.Join(u.pair.a.Directory, "fio")
-		job, err := u.pair.writers(directory, fio.HighFsync, fioWriters, time.Duration(seconds)*time.Second)
+		job, err := u.pair.writers(directory, fio.HighFsync, FioWriters, time.Duration(seconds)*time.Second)
 		if err != nil {
 			return outcome{err: err}
 		}
-		if u.load == smallLoad {
-			job.Writers, job.BlockBytes, job.FileBytes = smallWriters, smallBlockBytes, fioSpaceBytes/smallWriters
+		if u.load == SmallWriters {
+			job.Writers, job.BlockBytes, job.FileBytes = SmallCount, SmallBlockBytes, fioSpaceBytes/SmallCount
 		}
 		defer os.RemoveAll(directory)
 		run, err := fio.Start(job, u.pair.Group.Directory(u.pair.a.Load))
@@ -112,16 +122,16 @@ func (u *subject) run(ctx context.Context, seconds int) outcome {
 	if err := fixture.Sleep(ctx, u.pair.warmUp()); err != nil {
 		return outcome{err: err}
 	}
-	result, err := u.server.Load(ctx, database.Load{Clients: databaseClients, Time: time.Duration(seconds) * time.Second})
+	result, err := u.server.Load(ctx, database.Load{Clients: DatabaseClients, Time: time.Duration(seconds) * time.Second})
 	return outcome{rate: result.PerSecond(), database: &result, err: err}
 }
 
 // besideWriters is the number of the neighbour's writers.
 func (u *subject) besideWriters() int {
-	if u.load == fioLoad {
-		return fioWriters
+	if u.load == Fio {
+		return FioWriters
 	}
-	return neighbourWriters
+	return NeighbourWriters
 }
 
 // starved waits for a load that ends only after its neighbour, and counts only the
@@ -132,11 +142,11 @@ func (u *subject) starved(cancel func(), done <-chan outcome, phase *Phase, seco
 	if u.server == nil {
 		cancel()
 		<-done
-		block := uint64(fioBlockBytes)
-		if u.load == smallLoad {
-			block = smallBlockBytes
+		block := uint64(FioBlockBytes)
+		if u.load == SmallWriters {
+			block = SmallBlockBytes
 		}
-		return outcome{rate: ratio(float64(phase.SyncA.Calls*block), phase.Seconds)}
+		return outcome{rate: statistics.Ratio(float64(phase.SyncA.Calls*block), phase.Seconds)}
 	}
 	result := <-done
 	if result.err == nil {
@@ -148,7 +158,7 @@ func (u *subject) starved(cancel func(), done <-chan outcome, phase *Phase, seco
 // inTime returns the rate of a load that took longer than its time. It leaves out the
 // last transaction of each client, which ended late.
 func inTime(r database.Result, seconds int) float64 {
-	return float64(r.Transactions-min(r.Transactions, databaseClients)) / float64(seconds)
+	return float64(r.Transactions-min(r.Transactions, DatabaseClients)) / float64(seconds)
 }
 
 // startNeighbour starts B's load. The function that it returns removes B's limit and
@@ -193,7 +203,7 @@ func (s *pair) writers(directory string, neighbour fio.Neighbour, count int, len
 		return fio.Job{}, err
 	}
 	return fio.Job{
-		Directory: directory, Writers: count, BlockBytes: fioBlockBytes, FsyncEvery: every,
+		Directory: directory, Writers: count, BlockBytes: FioBlockBytes, FsyncEvery: every,
 		FileBytes: fioSpaceBytes / int64(count), WarmUp: s.warmUp(), Time: length,
 	}, nil
 }

@@ -1,86 +1,17 @@
-package volumes
+package pair
 
 import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/daybook-project/daybook/internal/account"
 	"github.com/daybook-project/daybook/internal/disktime"
 	"github.com/daybook-project/daybook/internal/experiment/fixture"
-	"github.com/daybook-project/daybook/internal/fio"
 	"github.com/daybook-project/daybook/internal/meter"
 	"github.com/daybook-project/daybook/internal/synctime"
 )
-
-// runPhase runs A's load beside a neighbour.
-func (u *subject) runPhase(ctx context.Context, o Options, neighbour fio.Neighbour) (phase Phase, err error) {
-	s := u.pair
-	phase = Phase{Arrangement: s.conditions.arrangement, Neighbour: neighbour}
-	if err := s.writeOut(); err != nil {
-		return phase, err
-	}
-	p, err := s.openProbes(ctx, o)
-	if err != nil {
-		return phase, err
-	}
-	defer func() { err = errors.Join(err, p.close()) }()
-	if err := s.setInstant(false); err != nil {
-		return phase, err
-	}
-	stop, err := s.startNeighbour(neighbour, u.besideWriters())
-	if err != nil {
-		return phase, err
-	}
-	end := sync.OnceValues(func() (fio.Result, error) {
-		// Without delays, so that a full queue does not slow the stop.
-		instant := s.setInstant(true)
-		result, err := stop()
-		return result, errors.Join(instant, err)
-	})
-	defer func() {
-		result, endErr := end()
-		phase.RateB = result.BytesPerSecond()
-		err = errors.Join(err, endErr, s.clear())
-	}()
-	if s.conditions.arrangement.Controlled() {
-		stopControl := s.startControl(ctx)
-		// It restores the weights, so it stops before the neighbour does.
-		defer func() { err = errors.Join(err, stopControl()) }()
-	}
-	// The deferred end returns the same.
-	err = u.runWatched(ctx, o, p, &phase, func() { _, _ = end() })
-	return phase, err
-}
-
-// runWatched runs A's load while the probes measure it. If it does not end soon after, it
-// ends the neighbour.
-func (u *subject) runWatched(ctx context.Context, o Options, p *probes, phase *Phase, endNeighbour func()) error {
-	done := make(chan outcome, 1)
-	working, cancel := context.WithCancel(ctx)
-	defer cancel()
-	go func() { done <- u.run(working, o.Seconds) }()
-	watched := p.watch(ctx, o, phase)
-	patience := starvedPatience
-	if watched != nil {
-		cancel()
-		patience = 0
-	}
-	var result outcome
-	select {
-	case result = <-done:
-	case <-time.After(patience):
-		endNeighbour()
-		result = u.starved(cancel, done, phase, o.Seconds)
-	}
-	phase.Rate, phase.Database = result.rate, result.database
-	if watched == nil {
-		watched = ctx.Err()
-	}
-	return errors.Join(watched, result.err)
-}
 
 // probes measure a phase of a pair.
 type probes struct {
@@ -90,7 +21,7 @@ type probes struct {
 	requests *disktime.Probe // nil: not measured
 }
 
-func (s *pair) openProbes(ctx context.Context, o Options) (_ *probes, err error) {
+func (s *pair) openProbes(ctx context.Context, how Measurement) (_ *probes, err error) {
 	p := &probes{pair: s}
 	defer func() {
 		if err != nil {
@@ -98,13 +29,13 @@ func (s *pair) openProbes(ctx context.Context, o Options) (_ *probes, err error)
 		}
 	}()
 	// Without a log, which would report the host's other disks.
-	if p.meter, err = meter.Open(ctx, meter.Options{Interval: o.Interval, Tree: s.Lab.Tree, Naming: fixture.Naming(nil), Waits: o.waits}); err != nil {
+	if p.meter, err = meter.Open(ctx, meter.Options{Interval: how.Interval, Tree: s.Lab.Tree, Naming: fixture.Naming(nil), Waits: how.Waits}); err != nil {
 		return nil, err
 	}
 	if p.syncs, err = synctime.Open(); err != nil {
 		return nil, err
 	}
-	if o.waits {
+	if how.Waits {
 		if p.requests, err = disktime.Open(); err != nil {
 			return nil, err
 		}
@@ -127,7 +58,7 @@ func (p *probes) close() error {
 }
 
 // watch waits for the end of the warm-up and then takes the samples.
-func (p *probes) watch(ctx context.Context, o Options, phase *Phase) error {
+func (p *probes) watch(ctx context.Context, how Measurement, phase *Phase) error {
 	s := p.pair
 	if err := fixture.Sleep(ctx, s.warmUp()); err != nil {
 		return err
@@ -144,7 +75,7 @@ func (p *probes) watch(ctx context.Context, o Options, phase *Phase) error {
 	if err != nil {
 		return err
 	}
-	for range int(time.Duration(o.Seconds) * time.Second / o.Interval) {
+	for range int(time.Duration(how.Seconds) * time.Second / how.Interval) {
 		sample, err := p.meter.Next(ctx)
 		if err != nil {
 			return err
@@ -170,32 +101,6 @@ func (p *probes) watchSyncs(t *fixture.Container) (synctime.Place, error) {
 	}
 	place := synctime.Place{Cgroup: c.ID, FileSystem: t.FileSystem}
 	return place, p.syncs.Watch(place)
-}
-
-// add enters a sample.
-func (p *Phase) add(s *pair, sample account.Sample) {
-	own, disk := s.account(sample)
-	p.Samples = append(p.Samples, own)
-	p.DiskBytes += disk.DiskBytes
-	if s.conditions.arrangement.HasPoolJournal() {
-		p.PoolJournalBytes += disk.JournalBytes
-		p.PoolMetadataBytes += disk.MetadataBytes
-		p.PoolTransactions += disk.Transactions
-	}
-}
-
-// sum adds up the samples.
-func (p *Phase) sum(s *pair) {
-	for _, sample := range p.Samples {
-		p.Seconds += sample.IntervalSeconds
-	}
-	whole := account.Sample{Devices: []account.Device{account.Sum(p.Samples)}}
-	a, b := whole.Container(s.a.Name), whole.Container(s.b.Name)
-	p.BytesA, p.JournalBytesA = a.Bytes(), a.JournalBytes
-	p.BytesB, p.JournalBytesB = b.Bytes(), b.JournalBytes
-	if all := p.BytesA + p.BytesB; all > 0 {
-		p.ShareA = float64(p.BytesA) / float64(all)
-	}
 }
 
 // account reduces a sample of all disks to the disk under the containers, with only

@@ -1,4 +1,4 @@
-package volumes
+package advice
 
 import (
 	"encoding/json"
@@ -12,6 +12,7 @@ import (
 	"github.com/daybook-project/daybook/internal/disktime"
 	"github.com/daybook-project/daybook/internal/experiment/fixture"
 	"github.com/daybook-project/daybook/internal/experiment/fixture/fixturetest"
+	"github.com/daybook-project/daybook/internal/experiment/pair"
 	"github.com/daybook-project/daybook/internal/fio"
 	"github.com/daybook-project/daybook/internal/needs"
 	"github.com/daybook-project/daybook/internal/synctime"
@@ -20,7 +21,7 @@ import (
 
 // madeUpAdvice returns cases in which half of the time is the neighbour's data, and a
 // volume on a device makes gain times the throughput.
-func madeUpAdvice(gain, p99Seconds float64) Advice {
+func madeUpAdvice(gain, p99Seconds float64) Result {
 	waiter := account.Waiter{
 		Cgroup: "/x/A/container", Device: "loop0", Operation: "fsync", Calls: 1000, WaitSeconds: 10,
 		Phases:    map[string]float64{"ordered_data": 5, "flush": 5},
@@ -29,24 +30,24 @@ func madeUpAdvice(gain, p99Seconds float64) Advice {
 	}
 	other := waiter
 	other.Cgroup, other.Calls = "/x/B/container", 7
-	shared := Phase{
+	shared := pair.Phase{
 		Arrangement: fixture.SharedExt4, Neighbour: fio.HighFsync, Seconds: 10, Rate: 100,
 		SyncA: synctime.Latencies{P99Seconds: 0.05},
 		Samples: []account.Sample{{IntervalSeconds: 10, Waiters: []account.Waiter{other, waiter}, Devices: []account.Device{{Containers: []account.Container{
 			{Cgroup: "A", TargetShare: 0.6, ChargedWriteBytes: 1}, {Cgroup: "B", TargetShare: 0.2, ChargedWriteBytes: 1},
 		}}}}},
-		Requests: []diskTime{
+		Requests: []pair.Requests{
 			{Who: "A", Class: disktime.Data, Sums: disktime.Sums{Requests: 1000, QueuedNanoseconds: 1e9, ServedNanoseconds: 1e9}},
 			{Who: "B", Class: disktime.Data, Sums: disktime.Sums{Requests: 100, QueuedNanoseconds: 1e8, ServedNanoseconds: 1e9}},
 		},
-		Moves: []diskMove{
+		Moves: []pair.Moves{
 			{Who: "A", Class: disktime.Data, BeforeWho: "root", BeforeClass: disktime.Metadata, Moves: disktime.Moves{Requests: 30, Roots: 300}},
 			{Who: "A", Class: disktime.Data, BeforeWho: "B", BeforeClass: disktime.Data, Moves: disktime.Moves{Requests: 70, Roots: 7000}},
 		},
 	}
-	device := Phase{Arrangement: fixture.OnDevices, Neighbour: fio.HighFsync, Seconds: 10, Rate: 100 * gain, SyncA: synctime.Latencies{P99Seconds: p99Seconds}}
-	part := Part{Disk: slowHDD, Load: mariadbLoad, DataMode: Ordered, Phases: []Phase{shared, device}}
-	return Advice{Parts: map[string][]Part{HeldOutSet: {part}}, Loads: map[string][2]string{HeldOutSet: {"1", "2"}}}
+	device := pair.Phase{Arrangement: fixture.OnDevices, Neighbour: fio.HighFsync, Seconds: 10, Rate: 100 * gain, SyncA: synctime.Latencies{P99Seconds: p99Seconds}}
+	part := pair.Part{Case: pair.Case{Disk: pair.SlowHDD, Load: pair.MariaDB, DataMode: pair.Ordered}, Phases: []pair.Phase{shared, device}}
+	return Result{Parts: map[string][]pair.Part{HeldOutSet: {part}}, Loads: map[string][2]string{HeldOutSet: {"1", "2"}}}
 }
 
 func TestPredictionsAreComparedWithTheTruth(t *testing.T) {
@@ -99,16 +100,16 @@ func TestRoundsAreOneMeasurement(t *testing.T) {
 	}
 	second[0].Samples = []account.Sample{{IntervalSeconds: 30, Waiters: again, Devices: second[0].Samples[0].Devices}}
 	part.Phases = append(part.Phases, second...)
-	shared := part.joined(fixture.SharedExt4, fio.HighFsync)
+	shared := joined(*part, fixture.SharedExt4, fio.HighFsync)
 	if shared.Rounds != 2 || shared.Seconds != 40 || shared.Rate != 175 || len(shared.Samples) != 2 ||
 		len(shared.Requests) != 2 || shared.Requests[0].Requests != 2000 || len(shared.Moves) != 2 || shared.Moves[1].Roots != 14000 {
 		t.Errorf("%+v", shared)
 	}
-	if in := shared.adviceInput(slowHDD, Ordered); in.Near.Requests != 60 || in.OwnMoves.Requests != 200 || in.Moves.Requests != 200 ||
+	if in := input(pair.Case{Disk: pair.SlowHDD, DataMode: pair.Ordered}, *shared); in.Near.Requests != 60 || in.OwnMoves.Requests != 200 || in.Moves.Requests != 200 ||
 		in.OthersCalls != 14 || math.Abs(in.Share-0.75) > 1e-9 {
 		t.Errorf("%d syncs of others, a share of %g; moves near %+v, own %+v, all %+v", in.OthersCalls, in.Share, in.Near, in.OwnMoves, in.Moves)
 	}
-	if p99 := part.joined(fixture.OnDevices, fio.HighFsync).SyncA.P99Seconds; math.Abs(p99-0.06) > 1e-9 {
+	if p99 := joined(*part, fixture.OnDevices, fio.HighFsync).SyncA.P99Seconds; math.Abs(p99-0.06) > 1e-9 {
 		t.Errorf("p99 is %g, want the geometric mean of 0.03 and 0.12", p99)
 	}
 	all, err := one.compare(HeldOutSet)
@@ -136,7 +137,7 @@ func TestAPredictionIsTheSameFromItsFigures(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var kept Advice
+	var kept Result
 	if err := json.Unmarshal(text, &kept); err != nil {
 		t.Fatal(err)
 	}
@@ -150,26 +151,18 @@ func TestAPredictionIsTheSameFromItsFigures(t *testing.T) {
 	}
 }
 
-// Another experiment on the host has containers of the same names.
-func TestWaitersOfOtherExperimentsDoNotCount(t *testing.T) {
-	all := []account.Waiter{{Cgroup: "/other-2/A/container"}, {Cgroup: "/x-1/A/container", Calls: 3}, {Cgroup: "/"}, {Cgroup: "/x-1/B/container", Calls: 4}}
-	if got := waitersIn(all, "/x-1/A/container", "/x-1/B/container"); len(got) != 2 || got[0].Calls != 3 || got[1].Calls != 4 {
-		t.Errorf("%+v", got)
-	}
-}
-
 // The page says of a disk that the model has seen that it is not held out.
 func TestASeenDiskIsNotHeldOut(t *testing.T) {
-	for disk, want := range map[string]string{slowHDD: "is not held out any more", quickHDD: "; not with the held-out set. "} {
+	for disk, want := range map[string]string{pair.SlowHDD: "is not held out any more", pair.QuickHDD: "; not with the held-out set. "} {
 		r := madeUpAdvice(1.5, 0.03)
 		r.Parts[HeldOutSet][0].Disk = disk
 		page, err := r.Report()
-		if err != nil || !strings.Contains(page.Tables[0].Note, want) || !strings.Contains(page.Tables[0].Note, "another simulated disk ("+describeDisk(disk)+")") {
+		if err != nil || !strings.Contains(page.Tables[0].Note, want) || !strings.Contains(page.Tables[0].Note, "another simulated disk ("+pair.Describe(disk)+")") {
 			t.Errorf("%s: %v, %+v; want %q", disk, err, page.Tables, want)
 		}
 	}
-	for _, part := range adviceParts(HeldOutSet) {
-		if part.disk == slowHDD {
+	for _, part := range cases(HeldOutSet) {
+		if part.Disk == pair.SlowHDD {
 			t.Errorf("%s is measured for the bound, but the model has seen the disk", part)
 		}
 	}
@@ -183,7 +176,7 @@ func TestTooFewSyncsAreAMiss(t *testing.T) {
 	if all, err := r.compare(HeldOutSet); err != nil || len(all) != 1 || all[0].enough || all[0].holds() || r.Check() == nil {
 		t.Errorf("%v: %+v", err, all)
 	}
-	if err := (Advice{}).Check(); err != nil {
+	if err := (Result{}).Check(); err != nil {
 		t.Errorf("nothing was measured: %v", err)
 	}
 }
@@ -195,8 +188,8 @@ func TestAdviceIsMeasured(t *testing.T) {
 	needs.Tool(t, "fio")
 	l := fixturetest.New(t)
 	saved := 0
-	save := func(a Advice) error { saved = len(a.Parts[OtherLoadSet]); return nil }
-	r, err := MeasureAdvice(t.Context(), l, AdviceQuick, []string{OtherLoadSet}, Advice{}, save)
+	save := func(a Result) error { saved = len(a.Parts[OtherLoadSet]); return nil }
+	r, err := Measure(t.Context(), l, Quick, []string{OtherLoadSet}, Result{}, save)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,7 +204,7 @@ func TestAdviceIsMeasured(t *testing.T) {
 	if all[0].before.SyncA.Calls > 0 && all[0].calls == 0 {
 		t.Error("the container's syncs are not in the input of the prediction")
 	}
-	if _, err := MeasureAdvice(t.Context(), l, AdviceQuick, []string{"another"}, Advice{}, save); err == nil {
+	if _, err := Measure(t.Context(), l, Quick, []string{"another"}, Result{}, save); err == nil {
 		t.Error("an unknown set: no error")
 	}
 }

@@ -1,4 +1,4 @@
-package volumes
+package pair
 
 import (
 	"github.com/daybook-project/daybook/internal/experiment/fixture"
@@ -14,20 +14,12 @@ const (
 	Limited fio.Neighbour = "limited"
 )
 
-// limitedBps is that limit, in bytes a second.
-const limitedBps = 4_000_000
+// LimitedBytesPerSecond is that limit.
+const LimitedBytesPerSecond = 4_000_000
 
-// allNeighbours lists all, the quietest first.
-func allNeighbours() []fio.Neighbour {
+// Neighbours lists all neighbours, the quietest first.
+func Neighbours() []fio.Neighbour {
 	return append(append([]fio.Neighbour{Alone}, fio.Neighbours()...), Limited)
-}
-
-func texts[T ~string](values []T) []string {
-	var all []string
-	for _, v := range values {
-		all = append(all, string(v))
-	}
-	return all
 }
 
 // syncs returns how a writing neighbour syncs.
@@ -48,6 +40,6 @@ func (s *pair) limit(t *fixture.Container) (restore func() error, err error) {
 		return nil, err
 	}
 	limited := before
-	limited.WriteBps = limitedBps
+	limited.WriteBps = LimitedBytesPerSecond
 	return func() error { return tree.SetLimit(t.Load, dev, before) }, tree.SetLimit(t.Load, dev, limited)
 }

@@ -1,4 +1,4 @@
-package volumes
+package pair
 
 import (
 	"errors"
@@ -21,7 +21,7 @@ const (
 // Afterwards the scheduler has the settings of the slices.
 func (s *pair) crowd() (err error) {
 	defer func() {
-		err = errors.Join(err, s.setInstant(true), s.Disk.HoldTunables(s.conditions.slices.tunables))
+		err = errors.Join(err, s.setInstant(true), s.Disk.HoldTunables(s.conditions.Slicing.tunables))
 	}()
 	// Under strict guarantees the disk gets one request at a time, and a disk
 	// without delays finishes one before the next arrives.

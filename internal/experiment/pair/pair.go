@@ -1,4 +1,4 @@
-package volumes
+package pair
 
 import (
 	"context"
@@ -9,23 +9,24 @@ import (
 	"strconv"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
-	"github.com/daybook-project/daybook/internal/disksim"
 	"github.com/daybook-project/daybook/internal/experiment/fixture"
 	"github.com/daybook-project/daybook/volume"
 )
 
-// conditions are the parameters of a pair.
-type conditions struct {
-	disk        string // one of Disks
-	mode        DataMode
-	arrangement fixture.Arrangement
-	slices      slicing
+// Conditions are the parameters of a pair.
+type Conditions struct {
+	Disk        string
+	DataMode    DataMode
+	Arrangement fixture.Arrangement
+	Slicing     Slicing
+	// Provision is that of volumes in a pool; "": full.
+	Provision volume.Provision
 }
 
 // pair is two containers on one disk in one arrangement.
 type pair struct {
 	fixture.Base
-	conditions conditions
+	conditions Conditions
 	// a has the measured load, b is its neighbour.
 	a, b *fixture.Container
 }
@@ -36,68 +37,30 @@ const (
 	volumeBytes    = 1280 << 20
 	journalBytes   = 64 << 20
 	partitionBytes = 1536 << 20
+
+	// PartitionShare is the part of the disk that a partition has.
+	PartitionShare = float64(partitionBytes) / diskBytes
 )
-
-// Further simulated disks, for predictions of advise.
-const (
-	slowHDD  = "slow-hdd"
-	quickHDD = "quick-hdd"
-)
-
-// modelOf returns the model of a simulated disk.
-func modelOf(disk string) disksim.Parameters {
-	p := hddModel()
-	switch disk {
-	case slowHDD:
-		p.BandwidthBytesPerSecond, p.FlushSeconds = 40e6, 0.001
-		p.TrackToTrackSeekSeconds, p.FullStrokeSeekSeconds = 0.001, 0.012
-	case quickHDD:
-		p.BandwidthBytesPerSecond, p.FlushSeconds = 80e6, 0.002
-		p.TrackToTrackSeekSeconds, p.FullStrokeSeekSeconds = 0.0008, 0.01
-	}
-	return p
-}
-
-// hddModel is the model of the simulated disk. describeDisk describes it or the
-// plain disk.
-func hddModel() disksim.Parameters {
-	return disksim.Parameters{
-		BandwidthBytesPerSecond: 60e6,
-		FullStrokeSeekSeconds:   0.008,
-		TrackToTrackSeekSeconds: 0.0005,
-		FlushSeconds:            0.0005,
-		HostSlackSeconds:        0.002,
-		Rotational:              true,
-	}
-}
-
-func describeDisk(disk string) string {
-	if disk == plainDisk {
-		return "a loop device on a file of the host's disk"
-	}
-	p := modelOf(disk)
-	return fmt.Sprintf("simulated: %.0f MB/s, seek %.1f to %.0f ms, flush %.1f ms",
-		p.BandwidthBytesPerSecond/1e6, p.TrackToTrackSeekSeconds*1e3, p.FullStrokeSeekSeconds*1e3, p.FlushSeconds*1e3)
-}
 
 // buildPair makes a pair and its file systems, with a disk without delays; setInstant
 // switches them on. On error nothing is left.
-func buildPair(ctx context.Context, l fixture.Lab, on conditions) (s *pair, err error) {
+func buildPair(ctx context.Context, l fixture.Lab, on Conditions) (s *pair, err error) {
 	s, err = newPair(ctx, l, on)
 	if err != nil {
 		return nil, err
 	}
-	switch on.arrangement {
+	switch on.Arrangement {
 	case fixture.SharedExt4:
-		err = s.share(ctx)
+		whole := blockdev.Partition{Node: s.Disk.Device.Node(), Dev: s.Disk.Device.Dev}
+		err = s.MountShared(ctx, whole, 2*journalBytes, on.DataMode.mountOption(), s.containers()...)
 	case fixture.OwnVolumes, fixture.PlacedVolumes, fixture.PlacedOnXFS, fixture.ControlledOnXFS:
-		err = s.attachVolumes(ctx, volume.Full, on.arrangement != fixture.OwnVolumes)
+		err = s.attachVolumes(ctx)
 	case fixture.OnDevices, fixture.ControlledOnDevices:
 		err = s.attachDevices(ctx)
 	case fixture.OwnPartitions, fixture.LoopedPartitions:
 		err = s.partition(ctx)
 	default:
-		err = fmt.Errorf("no arrangement %q", on.arrangement)
+		err = fmt.Errorf("no arrangement %q", on.Arrangement)
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -106,7 +69,7 @@ func buildPair(ctx context.Context, l fixture.Lab, on conditions) (s *pair, err 
 }
 
 // newPair makes the disk and the cgroups.
-func newPair(ctx context.Context, l fixture.Lab, on conditions) (s *pair, err error) {
+func newPair(ctx context.Context, l fixture.Lab, on Conditions) (s *pair, err error) {
 	s = &pair{Base: fixture.Base{Lab: l}, conditions: on}
 	defer func() {
 		if err != nil {
@@ -121,8 +84,8 @@ func newPair(ctx context.Context, l fixture.Lab, on conditions) (s *pair, err er
 	if err := os.Chmod(s.Home, 0o711); err != nil {
 		return s, err
 	}
-	options := fixture.Options{SizeBytes: diskBytes, Parameters: modelOf(on.disk), Tunables: on.slices.tunables}
-	if on.disk == plainDisk {
+	options := fixture.Options{SizeBytes: diskBytes, Parameters: model(on.Disk), Tunables: on.Slicing.tunables}
+	if on.Disk == Plain {
 		if options.Given, err = s.plainDisk(); err != nil {
 			return s, err
 		}
@@ -130,21 +93,15 @@ func newPair(ctx context.Context, l fixture.Lab, on conditions) (s *pair, err er
 	if s.Disk, err = fixture.OpenDisk(ctx, l.Tree, "experiment-"+strconv.Itoa(os.Getpid()), options); err != nil {
 		return s, err
 	}
-	if err = s.HoldQueue(on.slices.queue()); err != nil {
+	if err = s.HoldQueue(on.Slicing.queue()); err != nil {
 		return s, err
 	}
-	if on.slices.crowded {
+	if on.Slicing.crowded {
 		if err = s.crowd(); err != nil {
 			return s, err
 		}
 	}
-	if s.Group, err = fixture.NewGroup(l.Tree); err != nil {
-		return s, err
-	}
-	s.a, err = s.NewContainer("A", fixture.WeightA)
-	if err == nil {
-		s.b, err = s.NewContainer("B", fixture.WeightB)
-	}
+	s.a, s.b, err = s.NewPair()
 	return s, err
 }
 
@@ -167,21 +124,6 @@ func (s *pair) plainDisk() (*fixture.GivenDisk, error) {
 
 func (s *pair) containers() []*fixture.Container { return []*fixture.Container{s.a, s.b} }
 
-// share makes one ext4 for both containers.
-func (s *pair) share(ctx context.Context) error {
-	directory, err := s.MountNew(ctx, s.Disk.Device.Node(), "shared", 2*journalBytes, s.conditions.mode.mountOption())
-	if err != nil {
-		return err
-	}
-	for _, t := range s.containers() {
-		t.Directory, t.FileSystem = filepath.Join(directory, t.Name), s.Disk.Device.Dev
-		if err := os.Mkdir(t.Directory, 0o755); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // partition makes a partition for each container and moves its jbd2 thread.
 func (s *pair) partition(ctx context.Context) error {
 	parts, err := s.Partitions(len(s.containers()), partitionBytes)
@@ -189,19 +131,15 @@ func (s *pair) partition(ctx context.Context) error {
 		return err
 	}
 	for n, t := range s.containers() {
-		t.FileSystem = parts[n].Dev
-		if s.conditions.arrangement == fixture.LoopedPartitions {
+		if s.conditions.Arrangement == fixture.LoopedPartitions {
 			loop, err := blockdev.Attach(parts[n].Node, blockdev.AttachOptions{DirectIO: true})
 			if err != nil {
 				return err
 			}
 			s.AtEnd(loop.Detach)
-			t.Loop, t.FileSystem, parts[n].Node = loop.Disk, loop.Dev, loop.Path()
+			t.Loop, parts[n] = loop.Disk, blockdev.Partition{Node: loop.Path(), Dev: loop.Dev}
 		}
-		if t.Directory, err = s.MountNew(ctx, parts[n].Node, t.Name, journalBytes, s.conditions.mode.mountOption()); err != nil {
-			return err
-		}
-		if err := fixture.PlaceJournalThread(s.Lab.Tree, t.FileSystem, t.Parent+"/journal"); err != nil {
+		if err := s.MountPlaced(ctx, t, parts[n], journalBytes, s.conditions.DataMode.mountOption()); err != nil {
 			return err
 		}
 	}

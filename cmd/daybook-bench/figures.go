@@ -1,0 +1,88 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybook-project/daybook/internal/atomicfile"
+)
+
+// encode returns figures as JSON.
+func encode(value any) ([]byte, error) {
+	text, err := json.MarshalIndent(value, "", "  ")
+	return append(text, '\n'), err
+}
+
+// read reads a result from a file.
+func read(path string, result any) error {
+	text, err := os.ReadFile(path)
+	if err == nil {
+		err = json.Unmarshal(text, result)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot read the earlier figures: %w", err)
+	}
+	return nil
+}
+
+// before reads the earlier result, for the parts that are not measured this time. A
+// missing file is an error only if the page is written, because the page shows all
+// parts.
+func (b *bench) before(result any) error {
+	err := read(b.output, result)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if b.docs != "" {
+		return fmt.Errorf("%s would lose the parts that are not measured now, because earlier figures are missing: %w; measure all parts, or omit --docs",
+			b.page()+".md", err)
+	}
+	return nil
+}
+
+// save keeps a result so that it is never there in part.
+func (b *bench) save(result any) error { return keep("the figures", b.output, result) }
+
+// keep replaces a file so that it is never there in part.
+func keep(what, path string, value any) error {
+	text, err := encode(value)
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(path), 0o755)
+	}
+	if err == nil {
+		err = atomicfile.Replace(path, text)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot keep %s: %w", what, err)
+	}
+	return nil
+}
+
+// setAside keeps figures that would be overwritten: they took hours.
+func (b *bench) setAside(cmd *cobra.Command) error {
+	old := b.output + ".old"
+	err := os.Rename(b.output, old)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		b.say(cmd, "the figures before are in "+old)
+	}
+	return err
+}
+
+func write(path string, content []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("cannot write the figures: %w", err)
+	}
+	if err := os.WriteFile(path, content, 0o644); err != nil {
+		return fmt.Errorf("cannot write the figures: %w", err)
+	}
+	return nil
+}
