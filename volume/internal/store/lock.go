@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/filelock"
+	"github.com/daybook-project/daybook/internal/trusted"
 	"github.com/daybook-project/daybook/volume/internal/cause"
 )
 
@@ -63,10 +64,10 @@ func LockDirectory(path string) (*Lock, error) {
 // closeToOthers removes the permissions of other users to open a directory. It refuses a
 // directory that they could have written into.
 func closeToOthers(directory *os.File) error {
-	info, err := directory.Stat()
-	if err == nil {
-		err = CheckTrusted(directory.Name(), info)
+	if err := trusted.Directory.Check(directory); err != nil {
+		return refused(directory.Name(), err)
 	}
+	info, err := directory.Stat()
 	if err != nil || info.Mode().Perm()&0o066 == 0 {
 		return err
 	}
