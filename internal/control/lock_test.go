@@ -79,3 +79,24 @@ func TestAnEarlierControlIsRespected(t *testing.T) {
 	}
 	lock.Release()
 }
+
+// Whoever can open the file can also hold its lock.
+func TestALockOfTheStateThatOthersCanOpenIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "control-loop0.lock")
+	for mode, want := range map[os.FileMode]string{0o600: "", 0o604: "others can open it (mode 0604); run: chmod go= " + path} {
+		if err := errors.Join(os.WriteFile(path, []byte("12\n"), mode), os.Chmod(path, mode)); err != nil {
+			t.Fatal(err)
+		}
+		lock, err := AcquireLock(dir, "loop0", "")
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("mode %o: %v; want %q", mode, err, want)
+		}
+		if text, _ := os.ReadFile(path); want != "" && string(text) != "12\n" {
+			t.Errorf("mode %o: %q was written to it", mode, text)
+		}
+		if err == nil {
+			lock.Release()
+		}
+	}
+}
