@@ -100,15 +100,7 @@ type governed struct {
 	flatWarned bool
 	// fileGone means that it had no weight file at the last look.
 	fileGone bool
-	// units are the weights that its unit was given.
-	units unitWeights
-	// unitRetry is when the service manager is asked again, after it failed or knew no unit of
-	// this cgroup; unitUnknown: it did not say which unit this is; noUnit: it knew none;
-	// unitWarned: that it did not set the unit's weight was logged.
-	unitRetry   time.Time
-	unitUnknown bool
-	noUnit      bool
-	unitWarned  bool
+	unit     unitState
 	// intended is the weight or limit of the last write. If the write failed, it is
 	// not in force, or only half of it.
 	intended Limits

@@ -100,13 +100,14 @@ func (c *Controller) acceptChanges(changed map[*governed]Setting) {
 			g.expected, g.ideal = now, 0
 			continue
 		}
-		if g.noUnit {
+		if g.unit.answer == unitNotYet {
 			c.findMissingUnits([]*governed{g})
 		}
 		if c.undoneBySystemd(g, now) {
 			c.log.Info("systemd restored the unit's own weight in the cgroup's file; writing control's weight again", "cgroup", g.Cgroup,
 				"weight", g.expected.Effective(), "restored", now.Effective())
-			g.expected, g.ideal, g.unitRetry = now, 0, time.Time{}
+			g.expected, g.ideal = now, 0
+			g.unit.resume()
 			continue
 		}
 		if err := c.adopt(g, now); err != nil {
@@ -164,7 +165,7 @@ func (g *governed) lostWithManager(now Setting) bool {
 // not have control's. At daemon-reload and set-property systemd writes the unit's weight to the
 // cgroup's files.
 func (c *Controller) undoneBySystemd(g *governed, now Setting) bool {
-	return now == g.Weight && (g.unitUnknown || g.SystemdUnit != "" && (!c.byUnit(g) || c.unitLacksWeight(g)))
+	return now == g.Weight && (g.unit.answer == unitUnanswered || g.SystemdUnit != "" && (!c.byUnit(g) || c.unitLacksWeight(g)))
 }
 
 // ofUsersManager reports whether a cgroup is below one of a user's service manager,
@@ -194,7 +195,7 @@ func (c *Controller) adopt(g *governed, now Setting) error {
 	}
 	expected := g.expected
 	g.expected = now
-	if now.Default == expected.Default && g.units.gave(now.Device) {
+	if now.Default == expected.Default && g.unit.weights.gave(now.Device) {
 		c.log.Info("systemd wrote the weight of its unit again; correcting it", "cgroup", g.Cgroup, "weight", now.Device, "before", expected.Effective())
 		return nil
 	}
@@ -217,7 +218,7 @@ func (c *Controller) adopt(g *governed, now Setting) error {
 // lastWritten is the content of the cgroup's files if no other program wrote to
 // them.
 func (g *governed) lastWritten() written {
-	return written{Setting: g.expected, Intended: g.expected.Effective(), Limit: g.limit, IntendedLimit: g.intended, unitWeights: g.units}
+	return written{Setting: g.expected, Intended: g.expected.Effective(), Limit: g.limit, IntendedLimit: g.intended, unitWeights: g.unit.weights}
 }
 
 // note records what will be written to a cgroup. Without it a restore could not
