@@ -32,9 +32,7 @@ func (c *Controller) lookForChanges() {
 	}
 	// That of before the look: the scheduler can be chosen again during it, which removes weights
 	// that the look has found in place.
-	if inode != 0 {
-		c.schedulerInode = inode
-	}
+	c.seenScheduler.look(inode)
 }
 
 // findChanges returns the controlled cgroups whose weight is not what was written last, with it. ok
@@ -53,7 +51,7 @@ func (c *Controller) findChanges() (changed map[*governed]Setting, ok bool) {
 		if g.fileGone {
 			// The parent enables io again (cgroup v2), and no program chose the weight.
 			g.fileGone, g.expected, g.ideal = false, now, 0
-			delete(c.complaints, path)
+			c.logged.ended(path)
 			c.log.Info("the cgroup has a weight file again; writing the weight again", "cgroup", path)
 			continue
 		}
@@ -145,8 +143,7 @@ func (c *Controller) chosenAgain() (again, known bool) {
 			return true, true
 		}
 	}
-	now := c.host.schedulerInode()
-	return now != c.schedulerInode, now != 0 && c.schedulerInode != 0
+	return c.seenScheduler.chosenAgain(c.host.schedulerInode())
 }
 
 // lost reports whether the weight on this disk is gone, and nothing else changed.
