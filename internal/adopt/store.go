@@ -99,17 +99,17 @@ func Existing(stateDir string) Store { return Store{filepath.Join(stateDir, "ado
 
 // check refuses a directory in which another user may have written records. Root's is good for
 // all users: it could change the cgroups itself.
-func (s Store) check() error { return s.refused(s.dir, trusted.Directory.CheckPath(s.dir)) }
+func (s Store) check() error { return refused(s.dir, trusted.Directory.CheckPath(s.dir)) }
 
 // refused adds to the reason why the directory or a record is not used what is to be done.
 // Another error, or none, stays as it is.
-func (s Store) refused(path string, err error) error {
-	var refused *trusted.Error
-	if !errors.As(err, &refused) {
+func refused(path string, err error) error {
+	var why *trusted.Error
+	if !errors.As(err, &why) {
 		return err
 	}
 	remedy := "move it away"
-	switch refused.Reason {
+	switch why.Reason {
 	case trusted.WrongOwner, trusted.OpenToOthers:
 		remedy = fmt.Sprintf("if you have checked its content: chown root: %s && chmod go= %s", path, path)
 	}
@@ -152,7 +152,7 @@ func (s Store) Read(name string) (Record, error) {
 	path := s.recordPath(name)
 	text, err := trusted.Read(path, maxRecordBytes)
 	if err != nil {
-		return Record{}, s.refused(path, err)
+		return Record{}, refused(path, err)
 	}
 	var r Record
 	err = versioned.CheckFormat(text, formatKey, recordFormat)

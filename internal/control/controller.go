@@ -83,7 +83,8 @@ type governed struct {
 	flatWarned bool
 	// fileGone means that it had no weight file at the last look.
 	fileGone bool
-	unit     unitState
+	// unit is what is known of its unit.
+	unit unitState
 	// intended is the weight or limit of the last write. If the write failed, it is
 	// not in force, or only half of it.
 	intended Limits

@@ -29,7 +29,7 @@ func (l *limitLaws) of(parent string) *law.LimitLaw {
 	return l.laws[parent]
 }
 
-// restart forgets all laws. Those of the groups of these laws begin with what they have learned.
+// restart forgets all laws. Those of groups with a feedback law begin with what it has learned.
 func (l *limitLaws) restart(weights map[string]law.Law) {
 	clear(l.laws)
 	for parent, of := range weights {

@@ -42,7 +42,7 @@ func (u *unitState) paused(now time.Time) bool { return now.Before(u.pausedUntil
 // wanted reports whether the service manager is to be asked whose cgroup it is.
 func (u *unitState) wanted(now time.Time) bool { return u.answer != unitCertain && !u.paused(now) }
 
-// pause ends calls of the service manager for a while, and resume the pause.
+// pause stops the calls of the service manager for unitRetry; resume allows them again.
 func (u *unitState) pause(now time.Time) { u.pausedUntil = now.Add(unitRetry) }
 func (u *unitState) resume()             { u.pausedUntil = time.Time{} }
 

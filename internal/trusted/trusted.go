@@ -9,7 +9,7 @@
 //
 // The rules are checked on an open file, of which no path can be replaced meanwhile. A symbolic
 // link in the last place of a path is never followed, and no named pipe is waited for. Who may
-// write the directories above is not checked: what another user puts there belongs to that user.
+// write the directories above is not checked: what another user makes there belongs to that user.
 package trusted
 
 import (
