@@ -10,10 +10,10 @@ import (
 const (
 	// maxKnownStates bounds how many states are kept: one for each disk.
 	maxKnownStates = 64
-	// restingTime is how old a state must be to be kept. Two changes within one tick of the
-	// kernel's clock (10 ms at most) can have the same times, and the second file the inode
-	// of the one before.
-	restingTime = 100 * time.Millisecond
+	// restingTime is how old a state must be to be kept. Two changes within one tick of the file
+	// system's clock can have the same times, and the second file the inode of the one before. A
+	// tick is 10 ms at most, but a second on ext3, and on ext4 with inodes of 128 bytes.
+	restingTime = 3 * time.Second
 )
 
 // knownStates keeps states that were read, for questions about many cgroups: to read a state of a
