@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/filelock"
+	"github.com/daybook-project/daybook/internal/trusted"
 )
 
 // BusyError says that another process controls the device.
@@ -80,6 +81,11 @@ func (l *Lock) takeState(path string) error {
 		return err
 	}
 	l.state = file
+	// It stays there, so it can have been made readable since, as by chmod -R. What others could
+	// have written is refused.
+	if trusted.File.Check(file) == nil {
+		_ = file.Chmod(0o600)
+	}
 	if err := filelock.CheckPrivate(file); err != nil {
 		return err
 	}
