@@ -49,3 +49,20 @@ func TestADirectoryThatIsNoneIsRefused(t *testing.T) {
 		t.Errorf("a file: %v", err)
 	}
 }
+
+// Who locks it changes its mode: that of a directory elsewhere must stay.
+func TestADirectoryThatALinkLeadsToIsNotLocked(t *testing.T) {
+	dir := t.TempDir()
+	real, link := filepath.Join(dir, "real"), filepath.Join(dir, "link")
+	if err := errors.Join(os.Mkdir(real, 0o755), os.Chmod(real, 0o755), os.Symlink(real, link)); err != nil {
+		t.Fatal(err)
+	}
+	l, err := LockDirectory(link)
+	if !errors.Is(err, cause.ErrUntrusted) || !strings.Contains(err.Error(), link+" is not to be trusted: it is a symbolic link; put what it leads to in its place") {
+		t.Errorf("a link: %v", err)
+	}
+	l.Release()
+	if info, err := os.Stat(real); err != nil || info.Mode().Perm() != 0o755 {
+		t.Errorf("it is then %v, %v; want 0755", info.Mode(), err)
+	}
+}
