@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/filelock"
+	"github.com/daybook-project/daybook/internal/trusted"
 	"github.com/daybook-project/daybook/internal/versioned"
 	"github.com/daybook-project/daybook/volume/internal/cause"
 	"github.com/daybook-project/daybook/volume/internal/store"
@@ -93,22 +94,14 @@ func (r Registry) note(ctx context.Context, pool string) error {
 // ErrCorrupt if the format is wrong, or other users could have written the file. A
 // line that begins with # is from a newer Daybook; this one writes none.
 func (r Registry) read() ([]string, error) {
-	info, err := os.Lstat(r.file())
-	if errors.Is(err, fs.ErrNotExist) {
+	text, err := trusted.Read(r.file(), records.MaxBytes)
+	var refused *trusted.Error
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	var st unix.Stat_t
-	if err := unix.Lstat(r.file(), &st); err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() || info.Mode().Perm()&0o022 != 0 || st.Uid != 0 && int(st.Uid) != os.Geteuid() {
-		return nil, fmt.Errorf("%s is %w: want a file that only root can write; move it away, and name pools by --pool once", r.file(), ErrCorrupt)
-	}
-	text, err := store.ReadFile(r.file())
-	if err != nil {
+	case errors.As(err, &refused):
+		return nil, fmt.Errorf("%s is %w: %w; move it away, and name pools by --pool once", r.file(), ErrCorrupt, err)
+	case err != nil:
 		return nil, err
 	}
 	var noted []string

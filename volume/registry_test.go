@@ -10,8 +10,10 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/daybook-project/daybook/internal/filetest"
 	"github.com/daybook-project/daybook/internal/needs"
 	"github.com/daybook-project/daybook/volume/internal/store"
+	"github.com/daybook-project/daybook/volume/records"
 )
 
 // registered is a registry in its own directory, with pools for it.
@@ -155,6 +157,26 @@ func TestDamagedRegistryIsRefusedWhole(t *testing.T) {
 		if err := os.Chmod(file, 0o600); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+func TestARegistryThatOthersCouldWriteIsRefused(t *testing.T) {
+	r, pools := registered(t, 1)
+	if err := r.Note(t.Context(), pools[0]); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(r.StateDir, "pools")
+	filetest.EachRefused(t, file, records.MaxBytes, func(way, reason string) {
+		want := file + " is damaged: " + reason
+		_, err := r.Dirs()
+		wantError(t, err, ErrCorrupt, want)
+		wantError(t, r.Note(t.Context(), pools[0]), ErrCorrupt, want)
+		if err != nil && !strings.Contains(err.Error(), "move it away, and name pools by --pool once") {
+			t.Errorf("%s: what is to be done is not in %q", way, err)
+		}
+	})
+	if dirs, err := r.Dirs(); err != nil || len(dirs) != 1 {
+		t.Errorf("afterwards: %v, %v", dirs, err)
 	}
 }
 

@@ -122,11 +122,11 @@ func (s Store) mayBeLeft(name string, keeper int) bool {
 // isLockedSince says whether a record was locked after it was last written. Both can have the
 // same time; it is then true.
 func (s Store) isLockedSince(name string) bool {
-	lock, err := os.Stat(s.lockPath(name))
+	lock, err := os.Lstat(s.lockPath(name))
 	if err != nil {
 		return true // it was released meanwhile
 	}
-	record, err := os.Stat(s.recordPath(name))
+	record, err := os.Lstat(s.recordPath(name))
 	return err == nil && !lock.ModTime().Before(record.ModTime())
 }
 

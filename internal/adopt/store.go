@@ -11,12 +11,11 @@ import (
 	"slices"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/daybook-project/daybook/internal/atomicfile"
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/filelock"
 	"github.com/daybook-project/daybook/internal/kernel"
+	"github.com/daybook-project/daybook/internal/trusted"
 	"github.com/daybook-project/daybook/internal/versioned"
 	"github.com/daybook-project/daybook/volume/placement"
 )
@@ -92,22 +91,29 @@ func Open(stateDir string) (Store, error) {
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return s, fmt.Errorf("cannot make the directory of records: %w", err)
 	}
-	return s, s.checkTrust()
+	return s, s.check()
 }
 
 // Existing is the store below a state directory; it makes nothing.
 func Existing(stateDir string) Store { return Store{filepath.Join(stateDir, "adopt")} }
 
-// checkTrust refuses a directory in which another user may have written records.
-func (s Store) checkTrust() error {
-	var st unix.Stat_t
-	if err := unix.Lstat(s.dir, &st); err != nil {
-		return fmt.Errorf("%s: %w", s.dir, err)
+// check refuses a directory in which another user may have written records. Root's is good for
+// all users: it could change the cgroups itself.
+func (s Store) check() error { return refused(s.dir, trusted.Directory.CheckPath(s.dir)) }
+
+// refused adds to the reason why the directory or a record is not used what is to be done.
+// Another error, or none, stays as it is.
+func refused(path string, err error) error {
+	var why *trusted.Error
+	if !errors.As(err, &why) {
+		return err
 	}
-	if int(st.Uid) != os.Geteuid() || st.Mode&0o022 != 0 || st.Mode&unix.S_IFMT != unix.S_IFDIR {
-		return fmt.Errorf("%s is not used: its records say which cgroups root changes, and another user may have written them; run: chown root: %s && chmod go= %s", s.dir, s.dir, s.dir)
+	remedy := "move it away"
+	switch why.Reason {
+	case trusted.WrongOwner, trusted.OpenToOthers:
+		remedy = fmt.Sprintf("if you have checked its content: chown root: %s && chmod go= %s", path, path)
 	}
-	return nil
+	return fmt.Errorf("%s is not used: %w, and it says which cgroups root changes; %s", path, err, remedy)
 }
 
 // Names lists the records.
@@ -119,7 +125,7 @@ func (s Store) Names() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.checkTrust(); err != nil {
+	if err := s.check(); err != nil {
 		return nil, err
 	}
 	var names []string
@@ -144,16 +150,9 @@ func checkName(name string) error {
 // Read reads a record. The error wraps fs.ErrNotExist if there is none.
 func (s Store) Read(name string) (Record, error) {
 	path := s.recordPath(name)
-	info, err := os.Stat(path)
+	text, err := trusted.Read(path, maxRecordBytes)
 	if err != nil {
-		return Record{}, err
-	}
-	if info.Size() > maxRecordBytes {
-		return Record{}, fmt.Errorf("%s is larger than %d bytes", path, maxRecordBytes)
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return Record{}, err
+		return Record{}, refused(path, err)
 	}
 	var r Record
 	err = versioned.CheckFormat(text, formatKey, recordFormat)

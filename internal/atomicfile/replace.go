@@ -22,6 +22,7 @@ func Replace(path string, text []byte) error {
 	if err != nil {
 		return err
 	}
+	_ = file.Chmod(0o600) // one that a killed process left may have been made open to others
 	_, err = file.Write(text)
 	if err == nil {
 		err = file.Sync() // the content before the name

@@ -11,7 +11,8 @@ import (
 func TestAFileIsReplacedAndNoTemporaryFileRemains(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "record")
 	// A temporary file of a killed process does no harm.
-	if err := os.WriteFile(path+TemporarySuffix, []byte("half of a much longer te"), 0o600); err != nil {
+	left := path + TemporarySuffix
+	if err := errors.Join(os.WriteFile(left, []byte("half of a much longer te"), 0o600), os.Chmod(left, 0o666)); err != nil {
 		t.Fatal(err)
 	}
 	for _, text := range []string{"first", "2nd"} {
@@ -21,9 +22,9 @@ func TestAFileIsReplacedAndNoTemporaryFileRemains(t *testing.T) {
 		if got, err := os.ReadFile(path); err != nil || string(got) != text {
 			t.Errorf("%q, %v; want %q", got, err, text)
 		}
-	}
-	if info, err := os.Stat(path); err != nil || info.Mode() != 0o600 {
-		t.Errorf("%v, %v", info, err)
+		if info, err := os.Stat(path); err != nil || info.Mode() != 0o600 {
+			t.Errorf("%q: %v, %v; want mode 0600", text, info.Mode(), err)
+		}
 	}
 	if _, err := os.Lstat(path + TemporarySuffix); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%v; want nothing beside it", err)

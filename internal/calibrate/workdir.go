@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/internal/trusted"
 )
 
 // workDirPrefix identifies the directory of a killed calibration.
@@ -51,7 +53,7 @@ func (w *workDir) close() error {
 var errLocked = errors.New("another calibration works in it")
 
 func lockDir(path string) (*os.File, error) {
-	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	file, err := trusted.PrivateDirectory.Open(path)
 	if err != nil {
 		return nil, err
 	}
@@ -76,12 +78,13 @@ func removeLeftovers(dir string) error {
 	}
 	for _, entry := range entries {
 		path := filepath.Join(dir, entry.Name())
-		if !strings.HasPrefix(entry.Name(), workDirPrefix) || !isOurs(path) {
+		if !strings.HasPrefix(entry.Name(), workDirPrefix) {
 			continue
 		}
 		file, err := lockDir(path)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // removed since the listing
+		var notOurs *trusted.Error
+		if errors.As(err, &notOurs) || errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist) {
+			continue // another user's, or removed since the listing
 		}
 		if errors.Is(err, errLocked) {
 			return unsuitable(dir, "another calibration runs there (%s); they would disturb each other", path)
@@ -94,10 +97,4 @@ func removeLeftovers(dir string) error {
 		}
 	}
 	return nil
-}
-
-func isOurs(path string) bool {
-	var st unix.Stat_t
-	err := unix.Lstat(path, &st)
-	return err == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR && st.Mode&0o077 == 0 && st.Uid == uint32(os.Geteuid())
 }

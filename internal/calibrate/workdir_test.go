@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/daybook-project/daybook/internal/needs"
 )
 
 func TestLeftoversOfAKilledCalibrationAreRemoved(t *testing.T) {
@@ -71,5 +73,24 @@ func TestWhatOnlyHasTheNameOfALeftoverIsNotTouched(t *testing.T) {
 		if _, err := os.Lstat(path); err != nil {
 			t.Errorf("removed: %v", err)
 		}
+	}
+}
+
+func TestAnotherUsersDirectoryIsNoLeftover(t *testing.T) {
+	needs.Root(t)
+	dir := t.TempDir()
+	theirs := filepath.Join(dir, workDirPrefix+"theirs")
+	if err := errors.Join(os.Mkdir(theirs, 0o700), os.Chown(theirs, 65534, 65534)); err != nil {
+		t.Fatal(err)
+	}
+	work, err := openWorkDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := work.close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Lstat(theirs); err != nil {
+		t.Errorf("removed: %v", err)
 	}
 }

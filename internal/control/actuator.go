@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/daybook-project/daybook/internal/account"
-	"github.com/daybook-project/daybook/internal/control/law"
 )
 
 // How limits and weights alternate if weights are not followed.
@@ -148,11 +147,10 @@ func (c *Controller) useLimits(limiting bool) {
 	s.limitedSeconds, s.limitsRate, s.priced, s.beyond = 0, throughput{}, false, map[string]float64{}
 	s.Restart()
 	c.forgetWindows()
-	clear(c.limitLaws)
-	for parent, of := range c.laws {
-		if f, ok := of.(*law.Feedback); ok && limiting {
-			c.limitLaws[parent] = f.Limits()
-		}
+	if limiting {
+		c.limits.restart(c.laws)
+	} else {
+		c.limits.restart(nil)
 	}
 	clear(c.laws)
 	if c.tuning.level > 0 {

@@ -167,7 +167,7 @@ func TestAUnitThatIsFoundLateGetsTheWeightOfItsFile(t *testing.T) {
 	c.interval(even())
 	u.failure = nil
 	for _, g := range c.cgroups {
-		g.unitRetry = time.Time{}
+		g.unit.pausedUntil = time.Time{}
 	}
 	file := u.weight("/cb")
 	for range 2 {
@@ -197,7 +197,7 @@ func TestThatSystemdSetsNoWeightsIsLoggedOnceForAUnit(t *testing.T) {
 	steps := 0
 	step := func() { // its weight changes in each
 		steps++
-		c.cgroups["/cb"].unitRetry = time.Time{}
+		c.cgroups["/cb"].unit.pausedUntil = time.Time{}
 		own := uint64(50e6 + 100e6*(steps%2))
 		c.interval(sampleOf(did("/ca", 200e6-own, 0), did("/cb", own, 0)))
 	}

@@ -38,39 +38,22 @@ type Controller struct {
 	// existed are the IDs of the cgroups at the last look; nil before the first
 	// one.
 	existed map[string]uint64
-	notes   string
 	laws    map[string]law.Law // by the group's parent
-	names   map[string]string
-	// active have done I/O; they count where the configuration names none.
-	active map[string]bool
-	// complaints are the last errors by cgroup, so that each is logged only once.
-	complaints map[string]string
+	limits  limitLaws
+	seen    seenContainers
+	logged  logged
 	// unpublished: the ideals could not be recorded for other programs.
 	unpublished bool
 	// late means that the last step took so long that what happened in it says nothing of
 	// what control achieves.
 	late bool
-	// refreshComplaint is the error of the last look for cgroups; "": it had none.
-	refreshComplaint string
-	// tunablesComplaint is the error of the last time that tunables were set; "": it had none.
-	tunablesComplaint string
 	// scheduler records whether the disk's scheduler follows its weights.
-	scheduler schedulerTrust
-	tuning    tuning
-	// limitLaws are by the group's parent, and held are their limits by cgroup.
-	limitLaws map[string]*law.LimitLaw
-	held      map[string]Limits
-	// lastScheduler is the disk's scheduler at the last look; "": it has no tunables.
-	lastScheduler string
-	// schedulerInode is Host.SchedulerInode before the last look for changes; 0: not known.
-	schedulerInode uint64
-	// sinceLimits is the time since all limits were looked at, in seconds.
-	sinceLimits float64
+	scheduler     schedulerTrust
+	seenScheduler seenScheduler
+	tuning        tuning
 	// commitSeconds is the time for which commits were in progress on the disk, of
 	// commits that ended in this interval.
 	commitSeconds float64
-	// unreachableWarned: it was logged that limits would not hold the shares.
-	unreachableWarned bool
 	// early starts the writeback of metadata; nil: the kernel does.
 	early *early
 }
@@ -100,15 +83,8 @@ type governed struct {
 	flatWarned bool
 	// fileGone means that it had no weight file at the last look.
 	fileGone bool
-	// units are the weights that its unit was given.
-	units unitWeights
-	// unitRetry is when the service manager is asked again, after it failed or knew no unit of
-	// this cgroup; unitUnknown: it did not say which unit this is; noUnit: it knew none;
-	// unitWarned: that it did not set the unit's weight was logged.
-	unitRetry   time.Time
-	unitUnknown bool
-	noUnit      bool
-	unitWarned  bool
+	// unit is what is known of its unit.
+	unit unitState
 	// intended is the weight or limit of the last write. If the write failed, it is
 	// not in force, or only half of it.
 	intended Limits
@@ -126,9 +102,8 @@ type governed struct {
 func start(options Options, disk Disk) (*Controller, error) {
 	c := &Controller{
 		options: options, disk: disk, config: options.Config, host: disk.Host, log: options.Log,
-		cgroups: map[string]*governed{}, outlived: map[string]*governed{}, laws: map[string]law.Law{}, names: map[string]string{},
-		active: map[string]bool{}, complaints: map[string]string{},
-		limitLaws: map[string]*law.LimitLaw{}, held: map[string]Limits{},
+		cgroups: map[string]*governed{}, outlived: map[string]*governed{}, laws: map[string]law.Law{},
+		limits: newLimitLaws(), seen: newSeenContainers(), logged: logged{cgroups: map[string]once{}},
 	}
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)
@@ -152,9 +127,9 @@ func start(options Options, disk Disk) (*Controller, error) {
 		if err != nil {
 			return nil, err
 		}
-		c.state.Scheduler, c.lastScheduler = scheduler, scheduler
+		c.state.Scheduler, c.seenScheduler.name = scheduler, scheduler
 	}
-	c.schedulerInode = c.host.schedulerInode()
+	c.seenScheduler.look(c.host.schedulerInode())
 	if options.DryRun {
 		return c, nil
 	}
@@ -321,5 +296,5 @@ func (c *Controller) use(next Config) {
 	for _, g := range c.groups {
 		c.writeFresh(g)
 	}
-	c.sinceLimits = limitLookSeconds // with "limits: keep", the next interval restores the limits
+	c.limits.lookSoon() // with "limits: keep", the next interval restores the limits
 }

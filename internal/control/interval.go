@@ -49,17 +49,10 @@ func (c *Controller) interval(sample account.Sample) {
 		c.log.Warn("the sample has nothing of the device", "device", c.disk.Device)
 		return
 	}
-	for _, container := range device.Containers {
-		if container.Name != "" && container.Name != container.Cgroup {
-			c.names[container.Cgroup] = container.Name
-		}
-		if container.Cgroup != account.RootCgroup && container.Bytes() > 0 {
-			c.active[container.Cgroup] = true
-		}
-	}
+	c.seen.note(device.Containers)
 	c.lookForChanges()
 	c.refreshOrComplain()
-	clear(c.held)
+	clear(c.limits.held)
 	c.late = sample.IntervalSeconds > max(judge.WindowSeconds, 2*c.config.stepFor(len(device.Containers)).Seconds())
 	decision := Decision{Device: c.disk.Device, Seconds: sample.IntervalSeconds, DryRun: c.options.DryRun}
 	done := sums(device)
@@ -77,14 +70,9 @@ func (c *Controller) interval(sample account.Sample) {
 
 // refreshOrComplain logs an error once, and not at each step until it ends.
 func (c *Controller) refreshOrComplain() {
-	complaint := ""
-	if err := c.refresh(); err != nil {
-		complaint = err.Error()
-		if complaint != c.refreshComplaint {
-			c.log.Error("cannot look for new cgroups; going on with those known", "error", err)
-		}
+	if err := c.refresh(); c.logged.refresh.isNewError(err) {
+		c.log.Error("cannot look for new cgroups; going on with those known", "error", err)
 	}
-	c.refreshComplaint = complaint
 }
 
 func (c *Controller) find(sample account.Sample) (account.Device, bool) {
@@ -255,6 +243,6 @@ func (c *Controller) write(g *governed, weight uint64, reason string) {
 		c.complain(g.Cgroup, "cannot set the weight", err)
 		return
 	}
-	delete(c.complaints, g.Cgroup)
+	c.logged.ended(g.Cgroup)
 	c.log.Debug("set", "cgroup", g.Cgroup, "weight", weight, "before", before, "reason", reason)
 }

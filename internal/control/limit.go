@@ -13,10 +13,6 @@ import (
 	"github.com/daybook-project/daybook/internal/control/law"
 )
 
-// limitLookSeconds is the time between two looks for limits in cgroups that had
-// none.
-const limitLookSeconds = 60.0
-
 // largestRequest is the most bytes that the kernel usually submits at once (256
 // pages, BIO_MAX_VECS in include/linux/bio.h). In kernels before 6.1 a request that
 // waits for its limit waits again whenever a limit of its cgroup is written. So the
@@ -96,11 +92,7 @@ func (c *Controller) steerLimits(seconds float64, done map[string]usage) (decisi
 	if c.host.Limits == nil {
 		return nil
 	}
-	c.sinceLimits += seconds
-	lookAtAll := c.sinceLimits >= limitLookSeconds
-	if lookAtAll {
-		c.sinceLimits = 0
-	}
+	lookAtAll := c.limits.lookAtAll(seconds)
 	var steered []limitedCgroup
 	unsaved := false
 	for _, group := range c.groups {
@@ -111,7 +103,7 @@ func (c *Controller) steerLimits(seconds float64, done map[string]usage) (decisi
 			}
 			g.hidden.Add(float64(done[g.Cgroup].hidden), seconds, law.MeanSeconds)
 			g.sinceLimit += seconds
-			holds := c.held[g.Cgroup]
+			holds := c.limits.held[g.Cgroup]
 			if holds == (Limits{}) && !g.Limited && g.WriteBytesPerSecond == 0 && (!lookAtAll || !c.config.CorrectLimits) {
 				continue
 			}
@@ -212,10 +204,10 @@ func hasAncestor(cgroup string, of map[string]bool) bool {
 
 // warnUnreachable warns once that weights stay in force although they do not hold the shares.
 func (c *Controller) warnUnreachable(cgroup string) {
-	if c.unreachableWarned {
+	if c.logged.unreachable {
 		return
 	}
-	c.unreachableWarned = true
+	c.logged.unreachable = true
 	c.log.Warn("limits would not hold the shares either: those of cgroup v1 do not apply to the cgroups below, which do most of the I/O; control goes on with weights: "+
 		"name the cgroups below in the configuration, or use cgroup v2", "device", c.disk.Device, "cgroup", cgroup)
 }
@@ -311,11 +303,7 @@ func (c *Controller) steerLimit(s limitedCgroup) (decisions []LimitDecision) {
 
 // steerByLimits applies the limit law to one group.
 func (c *Controller) steerByLimits(group Group, seconds float64, members []*governed, observations []law.Observation, total float64) []WeightDecision {
-	limits := c.limitLaws[group.Parent]
-	if limits == nil {
-		limits = law.NewLimitLaw()
-		c.limitLaws[group.Parent] = limits
-	}
+	limits := c.limits.of(group.Parent)
 	r := c.host.Weights.Range()
 	decisions := make([]WeightDecision, len(members))
 	var ideals float64
@@ -324,7 +312,7 @@ func (c *Controller) steerByLimits(group Group, seconds float64, members []*gove
 	}
 	for n, limit := range limits.Next(seconds, observations) {
 		g, o := members[n], observations[n]
-		c.held[g.Cgroup] = splitLimit(limit, g.reads.Rate(), g.writes.Rate())
+		c.limits.held[g.Cgroup] = splitLimit(limit, g.reads.Rate(), g.writes.Rate())
 		decisions[n] = WeightDecision{Cgroup: g.Cgroup, Ideal: uint64(o.Ideal), Before: uint64(o.Weight), After: uint64(o.Weight), TargetShare: o.Ideal / ideals}
 		if total > 0 {
 			decisions[n].Share = (o.JournalBytes + o.OtherBytes) / total

@@ -182,7 +182,7 @@ func TestALowLimitIsWrittenSeldomAndRaisedAtOnce(t *testing.T) {
 	if err := c.begin(); err != nil {
 		t.Fatal(err)
 	}
-	c.active["/ca"], c.active["/cb"] = true, true
+	c.seen.active["/ca"], c.seen.active["/cb"] = true, true
 	if err := c.refresh(); err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +190,7 @@ func TestALowLimitIsWrittenSeldomAndRaisedAtOnce(t *testing.T) {
 	writes := func(steps int, of func(n int) uint64) (written int) {
 		before := len(f.writes())
 		for n := range steps {
-			c.held["/ca"] = Limits{Read: of(n)}
+			c.limits.held["/ca"] = Limits{Read: of(n)}
 			c.steerLimits(seconds, nil)
 		}
 		return len(f.writes()) - before
@@ -224,12 +224,12 @@ func TestALawOfAGroupThatIsGoneIsForgotten(t *testing.T) {
 	}
 	sample := sampleOf(did("/p/a", 1e6, 0), did("/q/a", 1e6, 0))
 	c.interval(sample)
-	before := len(c.limitLaws)
+	before := len(c.limits.laws)
 	f.remove("/q/a")
 	f.remove("/q/b")
 	c.interval(sample)
-	if before != 3 || len(c.limitLaws) != 1 {
-		t.Errorf("%d laws, and %d after /q is empty; want 3, then that of /p", before, len(c.limitLaws))
+	if before != 3 || len(c.limits.laws) != 1 {
+		t.Errorf("%d laws, and %d after /q is empty; want 3, then that of /p", before, len(c.limits.laws))
 	}
 }
 

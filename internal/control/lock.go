@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/filelock"
+	"github.com/daybook-project/daybook/internal/trusted"
 )
 
 // BusyError says that another process controls the device.
@@ -75,11 +76,19 @@ func AcquireLock(stateDir, device, deviceDir string) (*Lock, error) {
 // takeState locks a file of the state directory. The file is never removed: earlier
 // versions lock it, too, and would not notice its removal.
 func (l *Lock) takeState(path string) error {
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
 	if err != nil {
 		return err
 	}
 	l.state = file
+	// It stays there, so it can have been made readable since, as by chmod -R. What others could
+	// have written is refused.
+	if trusted.File.Check(file) == nil {
+		_ = file.Chmod(0o600)
+	}
+	if err := filelock.CheckPrivate(file); err != nil {
+		return err
+	}
 	if err := filelock.TryLockByPID(file); err != nil {
 		return err
 	}

@@ -79,3 +79,28 @@ func TestAnEarlierControlIsRespected(t *testing.T) {
 	}
 	lock.Release()
 }
+
+// Whoever can open the file can also hold its lock. Copies and chmod -R make it readable.
+func TestALockOfTheStateIsClosedToOthersOrRefused(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "control-loop0.lock")
+	refused := func(mode string) string { return "others can open it (mode " + mode + "); run: chmod go= " + path }
+	for mode, want := range map[os.FileMode]string{0o600: "", 0o604: "", 0o644: "", 0o602: refused("0602"), 0o660: refused("0660")} {
+		if err := errors.Join(os.WriteFile(path, []byte("12\n"), mode), os.Chmod(path, mode)); err != nil {
+			t.Fatal(err)
+		}
+		lock, err := AcquireLock(dir, "loop0", "")
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("mode %o: %v; want %q", mode, err, want)
+		}
+		if text, _ := os.ReadFile(path); want != "" && string(text) != "12\n" {
+			t.Errorf("mode %o: %q was written to it", mode, text)
+		}
+		if info, statErr := os.Stat(path); want == "" && (statErr != nil || info.Mode() != 0o600) {
+			t.Errorf("mode %o: it is then %v, %v; want 0600", mode, info.Mode(), statErr)
+		}
+		if err == nil {
+			lock.Release()
+		}
+	}
+}

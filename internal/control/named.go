@@ -17,7 +17,7 @@ func (c *Controller) who(path string) string {
 func (c *Controller) displayName(path string) string {
 	name := c.name(path)
 	if name == "" {
-		name = c.names[path]
+		name = c.seen.names[path]
 	}
 	if name == path {
 		return ""

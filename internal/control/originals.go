@@ -17,6 +17,9 @@ type Originals struct {
 	RunDir, StateDir string
 }
 
+// statesOfControl are those that Originals has read.
+var statesOfControl = knownStates{rest: restingTime}
+
 // HostOriginals are those of this host.
 func HostOriginals() Originals { return Originals{RunDir: DefaultRunDir, StateDir: DefaultStateDir} }
 
@@ -31,7 +34,7 @@ func (o Originals) Weight(disk blockdev.Disk, file string, id uint64, now Settin
 	if !remembered {
 		dir = o.StateDir
 	}
-	state, err := LoadState(dir, disk.Name)
+	state, err := statesOfControl.load(dir, disk.Name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return now, unit, nil
 	}

@@ -32,9 +32,7 @@ func (c *Controller) lookForChanges() {
 	}
 	// That of before the look: the scheduler can be chosen again during it, which removes weights
 	// that the look has found in place.
-	if inode != 0 {
-		c.schedulerInode = inode
-	}
+	c.seenScheduler.look(inode)
 }
 
 // findChanges returns the controlled cgroups whose weight is not what was written last, with it. ok
@@ -53,7 +51,7 @@ func (c *Controller) findChanges() (changed map[*governed]Setting, ok bool) {
 		if g.fileGone {
 			// The parent enables io again (cgroup v2), and no program chose the weight.
 			g.fileGone, g.expected, g.ideal = false, now, 0
-			delete(c.complaints, path)
+			c.logged.ended(path)
 			c.log.Info("the cgroup has a weight file again; writing the weight again", "cgroup", path)
 			continue
 		}
@@ -100,13 +98,14 @@ func (c *Controller) acceptChanges(changed map[*governed]Setting) {
 			g.expected, g.ideal = now, 0
 			continue
 		}
-		if g.noUnit {
+		if g.unit.answer == unitNotYet {
 			c.findMissingUnits([]*governed{g})
 		}
 		if c.undoneBySystemd(g, now) {
 			c.log.Info("systemd restored the unit's own weight in the cgroup's file; writing control's weight again", "cgroup", g.Cgroup,
 				"weight", g.expected.Effective(), "restored", now.Effective())
-			g.expected, g.ideal, g.unitRetry = now, 0, time.Time{}
+			g.expected, g.ideal = now, 0
+			g.unit.resume()
 			continue
 		}
 		if err := c.adopt(g, now); err != nil {
@@ -144,8 +143,7 @@ func (c *Controller) chosenAgain() (again, known bool) {
 			return true, true
 		}
 	}
-	now := c.host.schedulerInode()
-	return now != c.schedulerInode, now != 0 && c.schedulerInode != 0
+	return c.seenScheduler.chosenAgain(c.host.schedulerInode())
 }
 
 // lost reports whether the weight on this disk is gone, and nothing else changed.
@@ -164,7 +162,7 @@ func (g *governed) lostWithManager(now Setting) bool {
 // not have control's. At daemon-reload and set-property systemd writes the unit's weight to the
 // cgroup's files.
 func (c *Controller) undoneBySystemd(g *governed, now Setting) bool {
-	return now == g.Weight && (g.unitUnknown || g.SystemdUnit != "" && (!c.byUnit(g) || c.unitLacksWeight(g)))
+	return now == g.Weight && (g.unit.answer == unitUnanswered || g.SystemdUnit != "" && (!c.byUnit(g) || c.unitLacksWeight(g)))
 }
 
 // ofUsersManager reports whether a cgroup is below one of a user's service manager,
@@ -194,7 +192,7 @@ func (c *Controller) adopt(g *governed, now Setting) error {
 	}
 	expected := g.expected
 	g.expected = now
-	if now.Default == expected.Default && g.units.gave(now.Device) {
+	if now.Default == expected.Default && g.unit.weights.gave(now.Device) {
 		c.log.Info("systemd wrote the weight of its unit again; correcting it", "cgroup", g.Cgroup, "weight", now.Device, "before", expected.Effective())
 		return nil
 	}
@@ -217,7 +215,7 @@ func (c *Controller) adopt(g *governed, now Setting) error {
 // lastWritten is the content of the cgroup's files if no other program wrote to
 // them.
 func (g *governed) lastWritten() written {
-	return written{Setting: g.expected, Intended: g.expected.Effective(), Limit: g.limit, IntendedLimit: g.intended, unitWeights: g.units}
+	return written{Setting: g.expected, Intended: g.expected.Effective(), Limit: g.limit, IntendedLimit: g.intended, unitWeights: g.unit.weights}
 }
 
 // note records what will be written to a cgroup. Without it a restore could not

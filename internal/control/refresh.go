@@ -50,7 +50,7 @@ func (c *Controller) refresh() error {
 		return !slices.ContainsFunc(groups, func(g Group) bool { return g.Parent == parent })
 	}
 	maps.DeleteFunc(c.laws, func(parent string, _ law.Law) bool { return gone(parent) })
-	maps.DeleteFunc(c.limitLaws, func(parent string, _ *law.LimitLaw) bool { return gone(parent) })
+	c.limits.forget(gone)
 	return nil
 }
 
@@ -59,7 +59,7 @@ func (c *Controller) refresh() error {
 func (c *Controller) configuredUnits(now sight) (units []Unit) {
 	for _, path := range slices.Sorted(maps.Keys(now.exists)) {
 		weight, matched := c.config.Ideal(path, c.name(path))
-		if !matched || len(c.config.Containers) == 0 && !c.active[path] {
+		if !matched || len(c.config.Containers) == 0 && !c.seen.active[path] {
 			continue
 		}
 		if g := c.look(path, now); g != nil {
@@ -140,10 +140,8 @@ func (c *Controller) forgetVanished(exists map[string]uint64) {
 		g.Cgroup, c.cgroups[path] = path, g
 	}
 	c.restoreOutlived()
-	for _, known := range []map[string]string{c.names, c.complaints} {
-		maps.DeleteFunc(known, func(path, _ string) bool { _, ok := exists[path]; return !ok })
-	}
-	maps.DeleteFunc(c.active, func(path string, _ bool) bool { _, ok := exists[path]; return !ok })
+	c.seen.forget(exists)
+	c.logged.forget(exists)
 }
 
 // drop forgets a cgroup.
@@ -230,16 +228,14 @@ func (c *Controller) name(path string) string {
 	if c.options.Name != nil {
 		return c.options.Name(path)
 	}
-	return c.names[path]
+	return c.seen.names[path]
 }
 
 // report logs the plan's notes when they change.
 func (c *Controller) report(notes []string) {
-	all := strings.Join(notes, "\n")
-	if all == c.notes {
+	if !c.logged.notes.isNew(strings.Join(notes, "\n")) {
 		return
 	}
-	c.notes = all
 	for _, note := range notes {
 		c.log.Info(note)
 	}
@@ -251,9 +247,7 @@ func (c *Controller) complain(path, message string, err error) {
 		c.log.Debug("the cgroup is gone", "cgroup", path)
 		return
 	}
-	if c.complaints[path] == err.Error() {
-		return
+	if c.logged.isNewOf(path, err) {
+		c.log.Error(message, "cgroup", path, "error", err)
 	}
-	c.complaints[path] = err.Error()
-	c.log.Error(message, "cgroup", path, "error", err)
 }

@@ -3,16 +3,14 @@ package control
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/daybook-project/daybook/internal/atomicfile"
+	"github.com/daybook-project/daybook/internal/trusted"
 )
 
 // DefaultRunDir is where running Daybooks record which state directory they use, so
@@ -40,17 +38,12 @@ func forgetStateDir(runDir, device, stateDir string) {
 }
 
 // rememberedStateDir returns the state directory that is recorded of a device. ok is false
-// if there is none, no Daybook wrote the record, or runDir is empty.
+// if there is none, another user could have written the record, or runDir is empty.
 func rememberedStateDir(runDir, device string) (dir string, ok bool) {
 	if runDir == "" {
 		return "", false
 	}
-	file, err := os.OpenFile(filepath.Join(runDir, "control-"+device), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return "", false
-	}
-	defer file.Close()
-	text, err := io.ReadAll(io.LimitReader(file, maxPathBytes))
+	text, err := trusted.Read(filepath.Join(runDir, "control-"+device), maxPathBytes)
 	dir, whole := strings.CutSuffix(string(text), "\n")
 	if err != nil || !whole || CheckStateDir(dir) != nil {
 		return "", false

@@ -120,10 +120,10 @@ func TestAUnitThatSystemdDoesNotKnowYetIsFoundLater(t *testing.T) {
 					t.Errorf("systemd is asked in each interval about a cgroup that has no unit")
 				}
 				u.failure = errors.New("systemd fails")
-				c.cgroups["/cb"].unitRetry = time.Now() // half a minute later
+				c.cgroups["/cb"].unit.pausedUntil = time.Now() // half a minute later
 				c.interval(journalling())
 				u.failure = nil
-				c.cgroups["/cb"].unitRetry = time.Now()
+				c.cgroups["/cb"].unit.pausedUntil = time.Now()
 			}
 			for range 2 {
 				c.interval(journalling())
@@ -147,7 +147,7 @@ func TestSystemdIsAskedOnceAboutAUnitOfAUsersManager(t *testing.T) {
 	u.plain = map[string]bool{app: true}
 	c := began(t, u.options(t, "containers: [{match: "+app+", weight: 300}]\n"))
 	c.interval(sampleOf(did(app, 100e6, 0)))
-	if g := c.cgroups[app]; g == nil || g.noUnit {
+	if g := c.cgroups[app]; g == nil || g.unit.answer != unitCertain {
 		t.Errorf("the cgroup is known as %+v; want one that is not asked about again", g)
 	}
 	if err := c.stop(); err != nil {

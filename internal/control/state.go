@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -13,13 +12,12 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/daybook-project/daybook/internal/account"
 	"github.com/daybook-project/daybook/internal/atomicfile"
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/control/law"
 	"github.com/daybook-project/daybook/internal/kernel"
+	"github.com/daybook-project/daybook/internal/trusted"
 	"github.com/daybook-project/daybook/internal/versioned"
 )
 
@@ -117,11 +115,6 @@ func StateDevices(stateDir string) ([]string, error) {
 // completely.
 func LoadState(stateDir, device string) (*State, error) {
 	name := StatePath(stateDir, device)
-	file, err := os.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the state: %w", err)
-	}
-	defer file.Close()
 	refuse := func(err error) error {
 		if errors.Is(err, versioned.ErrNewer) {
 			return fmt.Errorf("state %s was %w; nothing was changed", name, err)
@@ -129,12 +122,12 @@ func LoadState(stateDir, device string) (*State, error) {
 		return fmt.Errorf("state %s is not to be trusted, nothing was changed: %w; "+
 			"set the weights by hand and move the file away", name, err)
 	}
-	if err := checkOwned(file); err != nil {
+	text, err := trusted.Read(name, maxStateBytes)
+	if refused := new(trusted.Error); errors.As(err, &refused) {
 		return nil, refuse(err)
 	}
-	text, err := io.ReadAll(io.LimitReader(file, maxStateBytes+1))
 	if err != nil {
-		return nil, fmt.Errorf("cannot read the state %s: %w", name, err)
+		return nil, fmt.Errorf("cannot read the state: %w", err)
 	}
 	state, err := parseState(text)
 	if err != nil {
@@ -147,9 +140,6 @@ func LoadState(stateDir, device string) (*State, error) {
 }
 
 func parseState(text []byte) (*State, error) {
-	if len(text) > maxStateBytes {
-		return nil, fmt.Errorf("it is larger than %d bytes", maxStateBytes)
-	}
 	if err := versioned.CheckFormat(text, "version", StateVersion); err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/daybook-project/daybook/internal/control/law"
+	"github.com/daybook-project/daybook/internal/filetest"
 )
 
 func sampleState() *State {
@@ -155,6 +156,22 @@ func TestAStateThatOthersCouldWriteIsRefused(t *testing.T) {
 	}
 }
 
+func TestAStateThatIsNotTheUsersOwnFileIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	if err := sampleState().Save(dir); err != nil {
+		t.Fatal(err)
+	}
+	filetest.EachRefused(t, StatePath(dir, "loop0"), maxStateBytes, func(way, reason string) {
+		_, err := LoadState(dir, "loop0")
+		if err == nil || !strings.Contains(err.Error(), "not to be trusted, nothing was changed: "+reason) || !strings.Contains(err.Error(), "move the file away") {
+			t.Errorf("%s: %v; want %q", way, err, reason)
+		}
+	})
+	if _, err := LoadState(dir, "loop0"); err != nil {
+		t.Errorf("afterwards: %v", err)
+	}
+}
+
 func TestWeightsBeyondTheFilesRangeAreNotRestored(t *testing.T) {
 	dir := t.TempDir()
 	state := sampleState()
@@ -258,6 +275,27 @@ func TestNotedStateDirectoriesAreFound(t *testing.T) {
 	}
 	if dirs, err := RememberedStateDirs(filepath.Join(run, "none")); err != nil || dirs != nil {
 		t.Errorf("without the directory: %v, %v", dirs, err)
+	}
+}
+
+// Whoever could write such a record would choose what root restores.
+func TestARecordOfAStateDirectoryThatOthersCouldWriteIsLeftOut(t *testing.T) {
+	run := t.TempDir()
+	for device, dir := range map[string]string{"loop0": "/srv/a", "loop1": "/srv/b"} {
+		if err := rememberStateDir(run, device, dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	filetest.EachRefused(t, filepath.Join(run, "control-loop0"), maxPathBytes, func(way, _ string) {
+		if dir, ok := rememberedStateDir(run, "loop0"); ok {
+			t.Errorf("%s: %s was taken", way, dir)
+		}
+		if dirs, err := RememberedStateDirs(run); err != nil || !reflect.DeepEqual(dirs, []string{"/srv/b"}) {
+			t.Errorf("%s: %v, %v; want the other one", way, dirs, err)
+		}
+	})
+	if dir, ok := rememberedStateDir(run, "loop0"); !ok || dir != "/srv/a" {
+		t.Errorf("afterwards: %q, %v", dir, ok)
 	}
 }
 

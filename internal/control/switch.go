@@ -13,13 +13,13 @@ import (
 // at the last look.
 func (c *Controller) switchedTo() (scheduler string, switched bool) {
 	if c.host.Tunables == nil || c.disk.Reopen == nil {
-		return c.lastScheduler, false
+		return c.seenScheduler.name, false
 	}
 	scheduler, err := c.host.Tunables.Scheduler()
 	if err != nil {
-		return c.lastScheduler, false // the disk is going
+		return c.seenScheduler.name, false // the disk is going
 	}
-	return scheduler, scheduler != c.lastScheduler
+	return scheduler, scheduler != c.seenScheduler.name
 }
 
 // followSchedulers restarts the control of each disk whose scheduler changed:
@@ -47,8 +47,8 @@ func (r *runner) followSchedulers() error {
 // follow restores what was changed under the scheduler before, and starts control
 // again.
 func (r *runner) follow(c *Controller, scheduler string) error {
-	before := c.lastScheduler
-	c.lastScheduler = scheduler
+	before := c.seenScheduler.name
+	c.seenScheduler.name = scheduler
 	disk, err := c.disk.Reopen(r.config.Actuator, c.foundWeights())
 	if err != nil && !errors.Is(err, cgroup.ErrNoWeights) {
 		return errors.Join(err, c.stop())
@@ -76,7 +76,7 @@ func (r *runner) follow(c *Controller, scheduler string) error {
 	if err != nil {
 		return err
 	}
-	next.names, next.active = c.names, c.active
+	next.seen = c.seen
 	if err := next.begin(); err != nil {
 		return errors.Join(err, next.stop())
 	}

@@ -140,15 +140,9 @@ func (c *Controller) holdTunables() error {
 // holdTunablesOrLog is holdTunables where control goes on without what could not be set.
 // An error is logged once, until it is another one.
 func (c *Controller) holdTunablesOrLog() {
-	err := c.holdTunables()
-	complaint := ""
-	if err != nil {
-		complaint = err.Error()
-	}
-	if complaint != "" && complaint != c.tunablesComplaint {
+	if err := c.holdTunables(); c.logged.tunables.isNewError(err) {
 		c.log.Error("cannot set all of the scheduler's tunables; control goes on without these", "device", c.disk.Device, "error", err)
 	}
-	c.tunablesComplaint = complaint
 }
 
 func (c *Controller) holdTunable(name string, all map[string]uint64) error {

@@ -30,15 +30,8 @@ type Units interface {
 	Await() (end func())
 }
 
-const (
-	// unitPatience is how long the cgroup's files may take to follow the unit.
-	unitPatience = time.Second
-	// unitRetry is the pause after a failed call of the service manager.
-	unitRetry = 30 * time.Second
-	// youngUnitRetry is the pause after systemd knew no unit of a cgroup that was just made. It
-	// is shorter than a step.
-	youngUnitRetry = 100 * time.Millisecond
-)
+// unitPatience is how long the cgroup's files may take to follow the unit.
+const unitPatience = time.Second
 
 // errBusy means that the service manager may answer soon. Until then control leaves the
 // cgroups of its units as they are: what it writes to their files meanwhile would be lost
@@ -49,50 +42,31 @@ var errBusy = errors.New("the service manager does not answer yet")
 // not write it to the cgroup's file.
 var errNotFollowed = errors.New("the cgroup's file does not follow the unit")
 
-// unitWeights are the weights that Daybook gave a unit, as in the cgroup's file; 0
-// means none. They differ from the weight in the file if control writes the file
-// itself.
-type unitWeights struct {
-	// Unit is the last one that the service manager accepted; IntendedUnit is the
-	// last one in a request to it.
-	Unit, IntendedUnit uint64
-}
-
-// gave reports whether Daybook gave the unit a weight that becomes this one in the
-// cgroup's file.
-func (u unitWeights) gave(weight uint64) bool {
-	return weight != 0 && (weight == u.Unit || weight == u.IntendedUnit)
-}
+// setsUnits reports whether the weights of units on this disk are set by the service manager.
+func (c *Controller) setsUnits() bool { return c.host.Units != nil && !c.filesOnly }
 
 // findUnit records the unit of a cgroup, and reports whether it has one. It must be in the
 // state before it is used. The error is errBusy.
 func (c *Controller) findUnit(g *governed) (found bool, err error) {
-	if c.host.Units == nil || c.filesOnly {
+	if !c.setsUnits() {
 		return false, nil
 	}
 	unit, weight, err := c.host.Units.Find(g.Cgroup)
 	if errors.Is(err, errBusy) {
 		return false, err
 	}
-	if err != nil && g.noUnit {
-		g.unitRetry = time.Now().Add(unitRetry)
-		return false, nil
-	}
 	if err != nil {
-		if !g.unitUnknown {
+		if g.unit.unanswered(time.Now()) {
 			c.log.Warn("cannot ask systemd whose cgroup it is; writing its files, which systemd may undo, and asking again later", "cgroup", g.Cgroup, "error", err)
 		}
-		g.unitUnknown, g.unitRetry = true, time.Now().Add(unitRetry)
 		return false, nil
 	}
-	g.unitUnknown, g.SystemdUnit, g.SystemdWeight = false, unit, weight
-	// Units below a user's service manager are not systemd's.
-	if g.noUnit = unit == "" && !ofUsersManager(g.Cgroup); g.noUnit {
-		g.unitRetry = time.Now().Add(unitRetry)
-		if time.Since(g.appeared) < youthTime {
-			// The cgroup of a unit that starts can exist before systemd says whose it is.
-			g.unitRetry = time.Now().Add(youngUnitRetry)
-		}
+	g.SystemdUnit, g.SystemdWeight = unit, weight
+	if unit != "" || ofUsersManager(g.Cgroup) { // units below a user's service manager are not systemd's
+		g.unit.certain()
+	} else {
+		// The cgroup of a unit that starts can exist before systemd says whose it is.
+		g.unit.notYet(time.Now(), time.Since(g.appeared) < youthTime)
 	}
 	return unit != "", nil
 }
@@ -102,7 +76,7 @@ func (c *Controller) findUnit(g *governed) (found bool, err error) {
 func (c *Controller) findUnitsAgain() {
 	var missing []*governed
 	for _, g := range c.cgroups {
-		if (g.unitUnknown || g.noUnit) && !time.Now().Before(g.unitRetry) {
+		if g.unit.wanted(time.Now()) {
 			missing = append(missing, g)
 		}
 	}
@@ -123,20 +97,21 @@ func (c *Controller) findMissingUnits(missing []*governed) {
 	if err := c.save(); err != nil {
 		c.log.Error("cannot save the units of cgroups; writing the cgroups' files", "error", err)
 		for _, g := range found {
-			g.unitUnknown, g.SystemdUnit, g.SystemdWeight = true, "", 0
+			g.SystemdUnit, g.SystemdWeight = "", 0
+			g.unit.unsaved()
 		}
 	}
 }
 
 // byUnit reports whether the cgroup's weight is set through its unit now.
 func (c *Controller) byUnit(g *governed) bool {
-	return g.SystemdUnit != "" && c.host.Units != nil && !c.filesOnly && !time.Now().Before(g.unitRetry)
+	return g.SystemdUnit != "" && c.setsUnits() && !g.unit.paused(time.Now())
 }
 
 // unitLacksWeight reports whether control wrote a weight to the cgroup's files only, and can set
 // it in the unit now. Otherwise systemd would undo it.
 func (c *Controller) unitLacksWeight(g *governed) bool {
-	return c.byUnit(g) && g.units.Unit != g.expected.Effective() && (g.units.Unit != 0 || g.expected != g.Weight)
+	return c.byUnit(g) && g.unit.weights.Unit != g.expected.Effective() && (g.unit.weights.Unit != 0 || g.expected != g.Weight)
 }
 
 // putWeight sets the weight of the cgroup, through its unit or in its files.
@@ -146,12 +121,12 @@ func (c *Controller) putWeight(g *governed, weight uint64, byUnit bool) error {
 	}
 	err := c.host.Units.Set(g.SystemdUnit, c.host.Units.Of(weight))
 	if err == nil {
-		g.units.Unit = weight
+		g.unit.weights.Unit = weight
 		err = c.awaitWeight(g, weight)
 	}
 	switch {
 	case err == nil:
-		g.unitRetry, g.unitWarned = time.Time{}, false
+		g.unit.followed()
 		return nil
 	case errors.Is(err, errBusy):
 		return err
@@ -181,28 +156,27 @@ func (c *Controller) unitFailed(g *governed, err error) {
 	if errors.Is(err, ErrVanished) {
 		return
 	}
-	level := slog.LevelWarn
-	if g.unitWarned {
-		level = slog.LevelDebug
+	level := slog.LevelDebug
+	if g.unit.refused(time.Now()) {
+		level = slog.LevelWarn
 	}
 	c.log.Log(context.Background(), level, "systemd did not set the weight of its unit; writing the cgroup's files, which systemd may undo",
 		"unit", g.SystemdUnit, "error", err)
-	g.unitRetry, g.unitWarned = time.Now().Add(unitRetry), true
 }
 
 // intendUnit records in memory the weight that a unit is about to get. If it is not
 // known whether it has the one before, systemd is asked.
 func (c *Controller) intendUnit(g *governed, weight uint64) error {
-	if g.units.Unit != g.units.IntendedUnit {
+	if g.unit.weights.Unit != g.unit.weights.IntendedUnit {
 		now, err := c.host.Units.Weight(g.SystemdUnit)
 		if err != nil {
 			return err
 		}
-		if now == c.host.Units.Of(g.units.IntendedUnit) {
-			g.units.Unit = g.units.IntendedUnit
+		if now == c.host.Units.Of(g.unit.weights.IntendedUnit) {
+			g.unit.weights.Unit = g.unit.weights.IntendedUnit
 		}
 	}
-	g.units.IntendedUnit = weight
+	g.unit.weights.IntendedUnit = weight
 	return nil
 }
 
@@ -318,12 +292,12 @@ func (w written) ownUnit(now uint64, of func(uint64) uint64) bool {
 // outlive keeps the record of a cgroup that is gone until the weight of its unit is
 // restored.
 func (c *Controller) outlive(g *governed) {
-	if g.units == (unitWeights{}) || c.host.Units == nil || c.options.DryRun {
+	if g.unit.weights == (unitWeights{}) || c.host.Units == nil || c.options.DryRun {
 		c.drop(g)
 		return
 	}
 	delete(c.cgroups, g.Cgroup)
-	g.unitRetry = time.Time{}
+	g.unit.resume()
 	c.outlived[g.Cgroup] = g
 }
 
@@ -331,7 +305,7 @@ func (c *Controller) outlive(g *governed) {
 // units' new cgroups are read.
 func (c *Controller) restoreOutlived() {
 	for path, g := range c.outlived {
-		if time.Now().Before(g.unitRetry) {
+		if g.unit.paused(time.Now()) {
 			continue
 		}
 		last := g.lastWritten()
@@ -342,7 +316,7 @@ func (c *Controller) restoreOutlived() {
 		if err != nil {
 			c.log.Warn("cannot restore the weight of a unit whose cgroup is gone; trying again, and leaving its new cgroup alone until then",
 				"unit", g.SystemdUnit, "error", err)
-			g.unitRetry = time.Now().Add(unitRetry)
+			g.unit.pause(time.Now())
 			continue
 		}
 		delete(c.outlived, path)

@@ -396,7 +396,7 @@ func TestAUnitIsFoundOnceSystemdAnswers(t *testing.T) {
 		t.Errorf("systemd was asked again at once: set %v", u.sets)
 	}
 	for _, g := range c.cgroups {
-		g.unitRetry = time.Time{}
+		g.unit.pausedUntil = time.Time{}
 	}
 	for range 3 {
 		c.interval(sampleOf(did("/ca", 150e6, 0), did("/cb", 50e6, 0))) // so that weights change

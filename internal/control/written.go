@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/internal/trusted"
 )
 
 // written is what Daybook wrote last to one cgroup. With it, Daybook's own settings
@@ -137,14 +139,11 @@ func (l *writtenLog) close() error {
 // readWritten reads the records of an earlier run. It returns nil if there are
 // none, or if they are not trusted: then every setting in the state is restored.
 func readWritten(stateDir, device string) map[uint64]written {
-	file, err := os.OpenFile(writtenPath(stateDir, device), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	file, err := trusted.File.Open(writtenPath(stateDir, device))
 	if err != nil {
 		return nil
 	}
 	defer file.Close()
-	if checkOwned(file) != nil {
-		return nil
-	}
 	records := map[uint64]written{}
 	lines := bufio.NewScanner(file)
 	for n := 0; lines.Scan(); n++ {
@@ -180,23 +179,6 @@ func parseWritten(line string) (id uint64, w written, ok bool) {
 		}
 	}
 	return id, w, true
-}
-
-// checkOwned rejects a file that another user could have written.
-func checkOwned(file *os.File) error {
-	var st unix.Stat_t
-	if err := unix.Fstat(int(file.Fd()), &st); err != nil {
-		return err
-	}
-	switch {
-	case st.Mode&unix.S_IFMT != unix.S_IFREG:
-		return errors.New("it is no regular file")
-	case st.Uid != 0 && int(st.Uid) != os.Geteuid():
-		return fmt.Errorf("it belongs to user %d", st.Uid)
-	case st.Mode&0o022 != 0:
-		return fmt.Errorf("others may write to it (mode %04o)", st.Mode&0o7777)
-	}
-	return nil
 }
 
 func removeWritten(stateDir, device string) error {

@@ -1,10 +1,13 @@
 package control
 
 import (
+	"errors"
 	"maps"
 	"os"
 	"slices"
 	"testing"
+
+	"github.com/daybook-project/daybook/internal/filetest"
 )
 
 // A cgroup that leaves the plan and returns has only the record of its last weight,
@@ -90,5 +93,25 @@ func TestARecordOfAnEarlierVersionIsRead(t *testing.T) {
 		if _, _, ok := parseWritten(line); ok {
 			t.Errorf("%q was read", line)
 		}
+	}
+}
+
+// Without the log every setting is restored, so that nothing of control's stays.
+func TestALogThatOthersCouldWriteIsNotUsed(t *testing.T) {
+	dir := t.TempDir()
+	l, err := newWrittenLog(dir, "loop0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(l.note(1, written{Intended: 200}), l.close()); err != nil {
+		t.Fatal(err)
+	}
+	filetest.EachRefused(t, writtenPath(dir, "loop0"), recordBytes, func(way, _ string) {
+		if got := readWritten(dir, "loop0"); got != nil {
+			t.Errorf("%s: %+v", way, got)
+		}
+	})
+	if got := readWritten(dir, "loop0"); len(got) != 1 {
+		t.Errorf("afterwards: %+v", got)
 	}
 }

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/internal/trusted"
 )
 
 // HeldError means that another process holds a lock.
@@ -63,7 +65,7 @@ func Take(path string) (*Lock, error) {
 // take returns neither lock nor error if the file was removed or replaced meanwhile, or
 // if, before the deadline, processes only ask for its holder.
 func take(file *os.File, path string, deadline time.Time) (*Lock, error) {
-	err := checkPrivate(file, unix.S_IFREG)
+	err := CheckPrivate(file)
 	if err == nil {
 		err = TryLockByPID(file)
 	}
@@ -191,28 +193,27 @@ func makePrivate(dir string) error {
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	opened, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
-	if err != nil {
-		return err
-	}
-	return errors.Join(checkPrivate(opened, unix.S_IFDIR), opened.Close())
+	return unusable(dir, trusted.PrivateDirectory.CheckPath(dir))
 }
 
-// checkPrivate rejects a file of another type, or one that others can open.
-func checkPrivate(file *os.File, fileType uint32) error {
-	var st unix.Stat_t
-	if err := unix.Fstat(int(file.Fd()), &st); err != nil {
-		return fmt.Errorf("%s: %w", file.Name(), err)
+// CheckPrivate rejects an open file that is no regular one, belongs to another user, or that
+// others can open.
+func CheckPrivate(file *os.File) error {
+	return unusable(file.Name(), trusted.PrivateFile.Check(file))
+}
+
+// unusable adds to the reason why a lock, or the directory of locks, is not used what is to be
+// done. Another error, or none, stays as it is.
+func unusable(path string, err error) error {
+	var refused *trusted.Error
+	if !errors.As(err, &refused) {
+		return err
 	}
-	switch {
-	case st.Mode&unix.S_IFMT != fileType:
-		return fmt.Errorf("%s is not used as a lock: it has another file type; remove it", file.Name())
-	case int(st.Uid) != os.Geteuid():
-		return fmt.Errorf("%s is not used as a lock: it belongs to user %d, want %d; remove it", file.Name(), st.Uid, os.Geteuid())
-	case st.Mode&0o077 != 0:
-		return fmt.Errorf("%s is not used as a lock: others can open it (mode %04o); run: chmod go= %s", file.Name(), st.Mode&0o7777, file.Name())
+	remedy := "remove it"
+	if refused.Reason == trusted.OpenToOthers {
+		remedy = "run: chmod go= " + path
 	}
-	return nil
+	return fmt.Errorf("%s is not used as a lock: %w; %s", path, err, remedy)
 }
 
 // writtenPID reads the PID that WritePID wrote; 0 if there is none.

@@ -7,6 +7,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/internal/trusted"
 )
 
 // Holder says whether a process holds the lock at path, and which one; pid is 0 if that is
@@ -15,12 +17,12 @@ import (
 // which Take would reject.
 func Holder(path string) (pid int, held bool, err error) {
 	for {
-		file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+		file, err := trusted.PrivateFile.Open(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			return 0, false, nil
 		}
 		if err != nil {
-			return 0, false, fmt.Errorf("cannot ask for the holder of a lock: %w", err)
+			return 0, false, fmt.Errorf("cannot ask for the holder of a lock: %w", unusable(path, err))
 		}
 		pid, held, err := holder(file)
 		named := isNamed(file, path)
@@ -32,9 +34,6 @@ func Holder(path string) (pid int, held bool, err error) {
 }
 
 func holder(file *os.File) (pid int, held bool, err error) {
-	if err := checkPrivate(file, unix.S_IFREG); err != nil {
-		return 0, false, err
-	}
 	shared, err := tryShared(file)
 	if shared || err != nil {
 		return 0, false, err

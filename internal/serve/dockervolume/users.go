@@ -3,15 +3,14 @@ package dockervolume
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync"
 
 	"github.com/daybook-project/daybook/internal/atomicfile"
+	"github.com/daybook-project/daybook/internal/trusted"
 	"github.com/daybook-project/daybook/internal/versioned"
 	"github.com/daybook-project/daybook/volume"
 )
@@ -56,15 +55,13 @@ type usersRecord struct {
 // openUsers reads the file; a missing file has no users.
 func openUsers(pool string) (*users, error) {
 	u := &users{path: filepath.Join(pool, usersFile), of: map[string]use{}}
-	file, err := os.Open(u.path)
+	text, err := trusted.Read(u.path, maxUsersBytes)
 	if errors.Is(err, fs.ErrNotExist) {
 		return u, nil
 	}
-	if err != nil {
+	if refused := new(trusted.Error); err != nil && !errors.As(err, &refused) {
 		return nil, fmt.Errorf("cannot determine which container uses which volume: %w", err)
 	}
-	defer func() { _ = file.Close() }()
-	text, err := io.ReadAll(io.LimitReader(file, maxUsersBytes+1))
 	if err == nil {
 		u.of, u.unknown, err = parseUsers(text)
 	}
@@ -78,9 +75,6 @@ func openUsers(pool string) (*users, error) {
 }
 
 func parseUsers(text []byte) (map[string]use, versioned.Unknown, error) {
-	if len(text) > maxUsersBytes {
-		return nil, nil, fmt.Errorf("it is over %d bytes", maxUsersBytes)
-	}
 	if err := versioned.CheckFormat(text, "format", usersFormat); err != nil {
 		return nil, nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/daybook-project/daybook/internal/filetest"
 	"github.com/daybook-project/daybook/volume"
 )
 
@@ -96,6 +97,27 @@ func TestADamagedUsersFileIsRefusedAsAWhole(t *testing.T) {
 		if kept, err := os.ReadFile(path); err != nil || string(kept) != text {
 			t.Errorf("%.60q was changed", text)
 		}
+	}
+}
+
+// Its content says which volumes are detached.
+func TestAUsersFileThatOthersCouldWriteIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	u, err := openUsers(dir)
+	if err == nil {
+		err = u.set("a", "/mnt/a", []string{"1"})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, usersFile)
+	filetest.EachRefused(t, path, maxUsersBytes, func(way, reason string) {
+		if _, err := openUsers(dir); err == nil || !strings.Contains(err.Error(), path+" is damaged: "+reason) || !strings.Contains(err.Error(), "move it away") {
+			t.Errorf("%s: %v; want %q", way, err, reason)
+		}
+	})
+	if u, err := openUsers(dir); err != nil || !slices.Equal(u.all(), []string{"a"}) {
+		t.Errorf("afterwards: %v", err)
 	}
 }
 

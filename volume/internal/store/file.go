@@ -4,14 +4,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/daybook-project/daybook/internal/atomicfile"
+	"github.com/daybook-project/daybook/internal/trusted"
 	"github.com/daybook-project/daybook/volume/internal/cause"
 	"github.com/daybook-project/daybook/volume/records"
 )
@@ -19,26 +17,8 @@ import (
 // ReadFile reads a small file. It refuses a file that is too long, is not regular, or that
 // other users could have written.
 func ReadFile(path string) ([]byte, error) {
-	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = file.Close() }()
-	info, err := file.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is no file: %w", path, cause.ErrCorrupt)
-	}
-	if err := CheckTrusted(path, info); err != nil {
-		return nil, err
-	}
-	text, err := io.ReadAll(io.LimitReader(file, records.MaxBytes+1))
-	if err == nil && len(text) > records.MaxBytes {
-		err = fmt.Errorf("%s is over %d bytes: %w", path, records.MaxBytes, cause.ErrCorrupt)
-	}
-	return text, err
+	text, err := trusted.Read(path, records.MaxBytes)
+	return text, refused(path, err)
 }
 
 // ReplaceFile writes a file that is complete or absent, also after a crash of the host.

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/filelock"
+	"github.com/daybook-project/daybook/internal/trusted"
 	"github.com/daybook-project/daybook/volume/internal/cause"
 )
 
@@ -35,13 +36,14 @@ func (l *Lock) Release() {
 }
 
 // LockDirectory locks a directory of Daybook's own without waiting. The error
-// wraps cause.ErrBusy if another process has it, and fs.ErrNotExist if there is none. Every
-// user who may open a directory may lock it: so its mode forbids others to open it.
+// wraps cause.ErrBusy if another process has it, and fs.ErrNotExist if there is none. It refuses
+// a symbolic link, and a directory that other users could have written into. Every user who may
+// open a directory may lock it: so its mode forbids others to open it.
 func LockDirectory(path string) (*Lock, error) {
 	for {
-		file, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY, 0)
+		file, err := trusted.Directory.Open(path)
 		if err != nil {
-			return nil, err
+			return nil, refused(path, err)
 		}
 		if err := errors.Join(closeToOthers(file), TryFlock(file)); err != nil {
 			_ = file.Close()
@@ -52,7 +54,7 @@ func LockDirectory(path string) (*Lock, error) {
 		}
 		// It may have been renamed or removed before we had the lock.
 		opened, err1 := file.Stat()
-		named, err2 := os.Stat(path)
+		named, err2 := os.Lstat(path)
 		if err1 == nil && err2 == nil && os.SameFile(opened, named) {
 			return &Lock{File: file}, nil
 		}
@@ -60,13 +62,9 @@ func LockDirectory(path string) (*Lock, error) {
 	}
 }
 
-// closeToOthers removes the permissions of other users to open a directory. It refuses a
-// directory that they could have written into.
+// closeToOthers removes the permissions of other users to open a directory.
 func closeToOthers(directory *os.File) error {
 	info, err := directory.Stat()
-	if err == nil {
-		err = CheckTrusted(directory.Name(), info)
-	}
 	if err != nil || info.Mode().Perm()&0o066 == 0 {
 		return err
 	}

@@ -4,9 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"syscall"
 
+	"github.com/daybook-project/daybook/internal/trusted"
 	"github.com/daybook-project/daybook/volume/internal/cause"
 )
 
@@ -14,35 +13,32 @@ import (
 // if no user but root and the present one could have written the record's file and the
 // directories of the pool above it.
 
-// CheckTrusted refuses a file or directory that another user owns or may write. The error wraps
-// cause.ErrUntrusted.
-func CheckTrusted(path string, info fs.FileInfo) error {
-	st, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return fmt.Errorf("%s is %w: its owner is unknown", path, cause.ErrUntrusted)
+// refused makes of the reason why a file or directory is not used an error with what is to be
+// done. Another error, or none, stays as it is. It wraps cause.ErrCorrupt if the type or the size
+// is wrong, else cause.ErrUntrusted.
+func refused(path string, err error) error {
+	var why *trusted.Error
+	if !errors.As(err, &why) {
+		return err
 	}
-	if st.Uid != 0 && int(st.Uid) != os.Geteuid() {
-		return fmt.Errorf("%s is %w: user %d owns it, and could have written anything into it; if you have checked its content: chown root: %s", path, cause.ErrUntrusted, st.Uid, path)
+	switch why.Reason {
+	case trusted.SymbolicLink:
+		return fmt.Errorf("%s is %w: %w; put what it leads to in its place", path, cause.ErrUntrusted, err)
+	case trusted.WrongOwner:
+		return fmt.Errorf("%s is %w: %w, who could have written anything into it; if you have checked its content: chown root: %s", path, cause.ErrUntrusted, err, path)
+	case trusted.OpenToOthers:
+		return fmt.Errorf("%s is %w: %w; if you have checked its content: chmod go-w %s", path, cause.ErrUntrusted, err, path)
 	}
-	if info.Mode().Perm()&0o022 != 0 {
-		return fmt.Errorf("%s is %w: its mode %#o allows others to write; if you have checked its content: chmod go-w %s", path, cause.ErrUntrusted, info.Mode().Perm(), path)
-	}
-	return nil
+	return fmt.Errorf("%s is %w: %w", path, cause.ErrCorrupt, err)
 }
 
-// CheckDirectories refuses directories that others own or may write. A missing one is no
-// error: then its files are missing, too.
+// CheckDirectories refuses directories that others own or may write, and what is no directory. A
+// missing one is no error: then its files are missing, too.
 func CheckDirectories(paths ...string) error {
 	for _, path := range paths {
-		info, err := os.Lstat(path)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		if err := CheckTrusted(path, info); err != nil {
-			return err
+		err := trusted.Directory.CheckPath(path)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return refused(path, err)
 		}
 	}
 	return nil
