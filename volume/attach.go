@@ -84,14 +84,15 @@ func (p *Pool) attach(ctx context.Context, name string, o AttachOptions, again a
 	if err != nil {
 		return Status{}, err
 	}
-	record, l, err := p.files.Hold(ctx, name)
+	v, err := p.hold(ctx, name)
 	if err != nil {
 		return Status{}, err
 	}
-	defer l.Release()
-	if record, err = p.finishInterrupted(ctx, record); err != nil {
+	defer v.release()
+	if err = v.finishInterrupted(ctx); err != nil {
 		return Status{}, err
 	}
+	record := v.record
 	if err := checkPersist(record, o); err != nil {
 		return Status{}, err
 	}
@@ -104,7 +105,7 @@ func (p *Pool) attach(ctx context.Context, name string, o AttachOptions, again a
 	if err := p.checkBlocks(ctx, record); err != nil {
 		return Status{}, err
 	}
-	if _, err := p.finishCheck(ctx, record, l); err != nil {
+	if _, err := v.finishCheck(ctx); err != nil {
 		return Status{}, err
 	}
 	return p.attachDetached(ctx, record, o)

@@ -34,17 +34,18 @@ func (p *Pool) Delete(ctx context.Context, name string, options DeleteOptions) e
 }
 
 func (p *Pool) delete(ctx context.Context, name string, options DeleteOptions) error {
-	record, l, err := p.files.Hold(ctx, name)
+	v, err := p.hold(ctx, name)
 	if err != nil {
 		if !options.Damaged || !errors.Is(err, ErrCorrupt) {
 			return err
 		}
 		return p.deleteDamaged(ctx, name)
 	}
-	defer l.Release()
-	if record, err = p.finishInterrupted(ctx, record); err != nil {
+	defer v.release()
+	if err = v.finishInterrupted(ctx); err != nil {
 		return err
 	}
+	record := v.record
 	if record.Attachment != nil {
 		return fmt.Errorf("it is %w: attached at %s", ErrBusy, record.Attachment.Target)
 	}
@@ -123,11 +124,12 @@ func (p *Pool) DeleteSnapshot(ctx context.Context, name, snapshot string) (err e
 	if err := CheckName(snapshot); err != nil {
 		return err
 	}
-	record, l, err := p.files.Hold(ctx, name)
+	v, err := p.hold(ctx, name)
 	if err != nil {
 		return err
 	}
-	defer l.Release()
+	defer v.release()
+	record := v.record
 	if !slices.Contains(p.files.SnapshotNames(name), snapshot) {
 		return fmt.Errorf("snapshot %s of volume %s %w", snapshot, name, ErrNotFound)
 	}

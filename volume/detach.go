@@ -42,14 +42,15 @@ func detachError(name string, err error) error {
 }
 
 func (p *Pool) detach(ctx context.Context, name, target string, keepPersist bool) error {
-	record, l, err := p.files.Hold(ctx, name)
+	v, err := p.hold(ctx, name)
 	if err != nil {
 		return err
 	}
-	defer l.Release()
-	if record, err = p.finishInterrupted(ctx, record); err != nil {
+	defer v.release()
+	if err = v.finishInterrupted(ctx); err != nil {
 		return err
 	}
+	record := v.record
 	if record.Attachment == nil {
 		if record.Persist == nil || keepPersist {
 			return nil
@@ -154,7 +155,7 @@ func (p *Pool) mountAgain(ctx context.Context, record Record) error {
 	if err != nil || len(devices) != 1 {
 		return err
 	}
-	mounted, err := p.isMounted(record)
+	_, mounted, err := p.readHost().mountedFrom(p, record)
 	if err != nil {
 		return err
 	}

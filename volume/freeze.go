@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
-	"github.com/daybook-project/daybook/volume/internal/store"
 	"github.com/daybook-project/daybook/volume/operation"
 )
 
@@ -55,25 +54,25 @@ func checkCanGuard() error {
 // whileFrozen calls do while an attached volume's file system is frozen: all that was
 // written is in the image, and nothing changes it. It returns how long writers had to
 // wait at most. It fails with ErrNotFrozen if the file system was thawed before the end.
-func (p *Pool) whileFrozen(ctx context.Context, record *Record, l *store.Lock, longest time.Duration, do func(context.Context) error) (seconds float64, err error) {
-	g, err := p.startGuardian(ctx, *record, l, longest)
+func (v *held) whileFrozen(ctx context.Context, longest time.Duration, do func(context.Context) error) (seconds float64, err error) {
+	g, err := v.startGuardian(ctx, longest)
 	if err != nil {
 		return 0, fmt.Errorf("cannot guard the freeze: %w", err)
 	}
 	defer g.end()
 	// Recorded first, in case both processes are killed.
-	if err := p.run(record).Do(ctx, enter("freezing", func() { record.Frozen = true })); err != nil {
+	if err := v.run().Do(ctx, enter("freezing", func() { v.record.Frozen = true })); err != nil {
 		return 0, err
 	}
 	began := time.Now()
-	if err := p.step(ctx, "frozen", g.freeze); err != nil {
+	if err := v.pool.step(ctx, "frozen", g.freeze); err != nil {
 		switch {
 		case ctx.Err() != nil: // the guardian thaws and corrects the record
 		case errors.Is(err, ErrBusy), errors.Is(err, errCannotFreeze):
-			record.Frozen = false
-			err = errors.Join(err, p.files.Write(*record))
+			v.record.Frozen = false
+			err = errors.Join(err, v.write())
 		default:
-			err = errors.Join(err, g.thawInstead(), p.thaw(context.WithoutCancel(ctx), record))
+			err = errors.Join(err, g.thawInstead(), v.thaw(context.WithoutCancel(ctx)))
 		}
 		return 0, err
 	}
@@ -89,7 +88,7 @@ func (p *Pool) whileFrozen(ctx context.Context, record *Record, l *store.Lock, l
 		outcome <- err
 	}()
 	doErr := do(during)
-	thawErr := p.step(ctx, "thawed", func(context.Context) error {
+	thawErr := v.pool.step(ctx, "thawed", func(context.Context) error {
 		g.say(sayThaw)
 		select {
 		case err := <-outcome:
@@ -107,11 +106,11 @@ func (p *Pool) whileFrozen(ctx context.Context, record *Record, l *store.Lock, l
 	}
 	if thawErr != nil {
 		// Whatever the state of the guardian: thaw, so that writers continue.
-		return 0, errors.Join(err, g.thawInstead(), p.thaw(context.WithoutCancel(ctx), record))
+		return 0, errors.Join(err, g.thawInstead(), v.thaw(context.WithoutCancel(ctx)))
 	}
 	seconds = time.Since(began).Seconds()
-	record.Frozen = false
-	return seconds, errors.Join(err, p.files.Write(*record))
+	v.record.Frozen = false
+	return seconds, errors.Join(err, v.write())
 }
 
 // Variables, because tests are more patient: a busy host may stop their processes.
@@ -135,11 +134,11 @@ type guardian struct {
 }
 
 // startGuardian starts the process and waits until it is ready to freeze.
-func (p *Pool) startGuardian(ctx context.Context, record Record, l *store.Lock, longest time.Duration) (_ *guardian, err error) {
+func (v *held) startGuardian(ctx context.Context, longest time.Duration) (_ *guardian, err error) {
 	if err := checkCanGuard(); err != nil {
 		return nil, err
 	}
-	directory, err := p.openMounted(record)
+	directory, err := v.openMounted()
 	if err != nil {
 		return nil, err
 	}
@@ -150,11 +149,11 @@ func (p *Pool) startGuardian(ctx context.Context, record Record, l *store.Lock, 
 	theirs := os.NewFile(uintptr(pair[1]), "caller")
 	g := &guardian{conversation: os.NewFile(uintptr(pair[0]), "guardian"), directory: directory, longest: longest, ended: make(chan struct{})}
 	g.command = exec.Command("/proc/self/exe")
-	g.command.Args = []string{guardName, p.dir, record.Name, strconv.FormatInt(int64(longest), 10)}
+	g.command.Args = []string{guardName, v.pool.dir, v.record.Name, strconv.FormatInt(int64(longest), 10)}
 	g.command.Env = []string{guardVariable + "=1"}
 	g.command.Dir = "/"
 	g.command.Stderr = os.Stderr
-	g.command.ExtraFiles = []*os.File{theirs, directory, l.File}
+	g.command.ExtraFiles = []*os.File{theirs, directory, v.lock.File}
 	// No signal of the terminal reaches it, nor the end of the session.
 	g.command.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	err = g.command.Start()
@@ -176,8 +175,8 @@ func (p *Pool) startGuardian(ctx context.Context, record Record, l *store.Lock, 
 		return nil, err
 	}
 	if still != "" {
-		p.log.Warn("the freeze's guardian cannot leave these cgroups: it ends with them, and the volume then stays frozen until \"daybook volume repair\" or \"keep\"",
-			"volume", record.Name, "cgroups", still)
+		v.pool.log.Warn("the freeze's guardian cannot leave these cgroups: it ends with them, and the volume then stays frozen until \"daybook volume repair\" or \"keep\"",
+			"volume", v.record.Name, "cgroups", still)
 	}
 	return g, nil
 }
@@ -271,12 +270,12 @@ func (g *guardian) end() {
 
 // openMounted opens the root directory of an attached volume's file system. It refuses if
 // something else is mounted over it.
-func (p *Pool) openMounted(record Record) (*os.File, error) {
-	devices, err := p.openedDevices(record)
+func (v *held) openMounted() (*os.File, error) {
+	devices, err := v.openedDevices()
 	if err != nil {
 		return nil, err
 	}
-	target := record.Attachment.Target
+	target := v.record.Attachment.Target
 	directory, err := os.OpenFile(target, os.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return nil, err
@@ -294,54 +293,52 @@ func (p *Pool) openMounted(record Record) (*os.File, error) {
 
 // thaw thaws a file system that a dead process left frozen. If it is not frozen or not
 // mounted, that is no error.
-func (p *Pool) thaw(ctx context.Context, record *Record) error {
-	return p.run(record).Do(ctx,
+func (v *held) thaw(ctx context.Context) error {
+	return v.run().Do(ctx,
 		operation.Step{Name: "thawed", Do: func(context.Context) error {
-			if record.Attachment == nil {
+			if v.record.Attachment == nil {
 				return nil
 			}
-			mounted, err := p.isMounted(*record)
+			mounted, err := v.isMounted()
 			if err != nil || !mounted {
 				return err
 			}
-			return p.thawMounted(*record)
+			return v.thawMounted()
 		}},
-		enter("thaw recorded", func() { record.Frozen = false }),
+		enter("thaw recorded", func() { v.record.Frozen = false }),
 	)
 }
 
 // freezeAbandoned says whether a volume is recorded as frozen while no process works
 // on it. It holds the lock for a moment, so that the record cannot change.
 func (p *Pool) freezeAbandoned(name string) bool {
-	l, err := store.LockDirectory(p.files.VolumeDir(name))
+	v, err := p.tryHold(name)
 	if err != nil {
 		return false // in progress, or deleted meanwhile
 	}
-	defer l.Release()
-	record, err := p.files.Read(name)
-	return err == nil && record.Frozen
+	defer v.release()
+	return v.record.Frozen
 }
 
 // thawAbandoned thaws a volume that is recorded as frozen while no process works on
 // it, and says whether it did.
 func (p *Pool) thawAbandoned(name string) (thawed bool, err error) {
-	l, err := store.LockDirectory(p.files.VolumeDir(name))
+	v, err := p.tryHold(name)
 	if errors.Is(err, ErrBusy) {
 		return false, nil // the process that has the lock thaws it
 	}
 	if err != nil {
 		return false, err
 	}
-	defer l.Release()
-	record, err := p.files.Read(name)
-	if err != nil || !record.Frozen {
-		return false, err
+	defer v.release()
+	if !v.record.Frozen {
+		return false, nil
 	}
-	return true, p.thaw(context.Background(), &record)
+	return true, v.thaw(context.Background())
 }
 
-func (p *Pool) thawMounted(record Record) error {
-	directory, err := p.openMounted(record)
+func (v *held) thawMounted() error {
+	directory, err := v.openMounted()
 	if err != nil {
 		return err
 	}

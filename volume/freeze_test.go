@@ -80,20 +80,20 @@ func (f freezer) ended() {
 // guardian.
 func (r *rig) abandonFrozen(name string) {
 	r.t.Helper()
-	record, l, err := r.pool.files.Hold(r.t.Context(), name)
+	v, err := r.pool.hold(r.t.Context(), name)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	defer l.Release()
-	record.Frozen = true
-	if err := r.pool.files.Write(record); err != nil {
+	defer v.release()
+	v.record.Frozen = true
+	if err := v.write(); err != nil {
 		r.t.Fatal(err)
 	}
-	if err := ioctlTarget(record.Attachment.Target, fiFreeze); err != nil {
+	if err := ioctlTarget(v.record.Attachment.Target, fiFreeze); err != nil {
 		r.t.Fatal(err)
 	}
 	// In case everything fails, the end of the test must not hang.
-	r.t.Cleanup(func() { _ = ioctlTarget(record.Attachment.Target, fiThaw) })
+	r.t.Cleanup(func() { _ = ioctlTarget(v.record.Attachment.Target, fiThaw) })
 }
 
 func ioctlTarget(directory string, request uint) error {

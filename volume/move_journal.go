@@ -36,11 +36,12 @@ func (p *Pool) moveJournal(ctx context.Context, name string, to *MemoryOptions) 
 	if to, err = to.located(); err != nil {
 		return Record{}, err
 	}
-	record, l, err := p.holdReady(ctx, name)
+	v, err := p.holdReady(ctx, name)
 	if err != nil {
 		return Record{}, err
 	}
-	defer l.Release()
+	defer v.release()
+	record, l := v.record, v.lock
 	switch {
 	case record.Attachment != nil:
 		return Record{}, fmt.Errorf("it is %w: attached at %s; detach it first", ErrBusy, record.Attachment.Target)
@@ -98,7 +99,7 @@ func (p *Pool) journalToMemory(ctx context.Context, record Record, l *store.Lock
 	// The file system must not need its present journal.
 	s, err := ext4.ReadSuperblock(node)
 	if err == nil && s.NeedsRecovery {
-		err = p.step(ctx, "journal replayed", p.offline(record, l).ReplayJournal)
+		err = p.step(ctx, "journal replayed", (&held{p, record, l}).offline().ReplayJournal)
 	}
 	if err != nil {
 		return Record{}, err

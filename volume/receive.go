@@ -164,14 +164,15 @@ const nextFile = "next"
 // one rename.
 func (p *Pool) receiveChange(ctx context.Context, name string, incoming *stream.Reader, o ReceiveOptions) (_ Record, err error) {
 	header := incoming.Header
-	record, l, err := p.holdReady(ctx, name)
+	v, err := p.holdReady(ctx, name)
 	if errors.Is(err, ErrNotFound) {
 		return Record{}, fmt.Errorf("the stream holds only what differs from snapshot %s, which must be received first: %w", header.Base.Name, err)
 	}
 	if err != nil {
 		return Record{}, err
 	}
-	defer l.Release()
+	defer v.release()
+	record := v.record
 	switch {
 	case !record.InPool():
 		return Record{}, fmt.Errorf("%w: it has no image, and only a volume with an image can be updated by a stream with a base; send the whole volume, without --base, and receive it under another name", ErrUnsupported)
@@ -182,34 +183,33 @@ func (p *Pool) receiveChange(ctx context.Context, name string, incoming *stream.
 	case record.SizeBytes != header.Base.SizeBytes:
 		return Record{}, fmt.Errorf("%w: it has %d bytes, and the stream's base %s had %d", ErrInvalid, record.SizeBytes, header.Base.Name, header.Base.SizeBytes)
 	}
-	if err := p.recoverMemory(ctx, record, l); err != nil {
+	if err := p.recoverMemory(ctx, record, v.lock); err != nil {
 		return Record{}, err
 	}
 	var w work
 	var next string
-	after := record
 	err = p.steps().DoOrUndo(ctx,
 		making(&w, func(ctx context.Context) (work, error) { return p.changeWork(ctx, record.SizeBytes, header.SizeBytes) }),
 		operation.Step{Name: "received", Do: func(ctx context.Context) error {
 			next = filepath.Join(w.path, nextFile)
-			return p.receiveNext(ctx, record, incoming, next, o)
+			return v.receiveNext(ctx, incoming, next, o)
 		}},
-		operation.Step{Name: "exchanged", Do: func(ctx context.Context) (err error) {
-			after, err = p.exchange(ctx, record, header, next)
+		operation.Step{Name: "exchanged", Do: func(ctx context.Context) error {
+			err := v.exchange(ctx, header, next)
 			return errors.Join(err, w.undo(context.WithoutCancel(ctx)))
 		}},
 	)
-	return after, err
+	return v.record, err
 }
 
 // receiveNext makes the next image of a volume: a copy of the present one, with the
 // changes of the stream.
-func (p *Pool) receiveNext(ctx context.Context, record Record, incoming *stream.Reader, next string, o ReceiveOptions) error {
-	header := incoming.Header
+func (v *held) receiveNext(ctx context.Context, incoming *stream.Reader, next string, o ReceiveOptions) error {
+	header, record := incoming.Header, v.record
 	if err := imagefile.MakeSparse(next, record.SizeBytes); err != nil {
 		return err
 	}
-	if _, err := imagefile.CopyStill(ctx, p.files.Image(record.Name), next, record.SizeBytes, nil); err != nil {
+	if _, err := imagefile.CopyStill(ctx, v.pool.files.Image(record.Name), next, record.SizeBytes, nil); err != nil {
 		return err
 	}
 	sums, err := imagefile.Sums(ctx, next, record.SizeBytes, nil)
@@ -251,19 +251,19 @@ func (p *Pool) changeWork(ctx context.Context, now, then uint64) (work, error) {
 
 // exchange replaces a volume's image. At each moment the image is at least as long as
 // recorded.
-func (p *Pool) exchange(ctx context.Context, record Record, header stream.Header, next string) (Record, error) {
-	before := record.SizeBytes
-	record.SizeBytes, record.Origin = header.SizeBytes, header.Record(record.Name).Origin
-	if record.SizeBytes < before {
-		if err := p.files.Write(record); err != nil {
-			return Record{}, err
+func (v *held) exchange(ctx context.Context, header stream.Header, next string) error {
+	name, before := v.record.Name, v.record.SizeBytes
+	v.record.SizeBytes, v.record.Origin = header.SizeBytes, header.Record(name).Origin
+	if v.record.SizeBytes < before {
+		if err := v.write(); err != nil {
+			return err
 		}
 	}
-	err := p.step(ctx, "renamed", func(context.Context) error { return os.Rename(next, p.files.Image(record.Name)) })
+	err := v.pool.step(ctx, "renamed", func(context.Context) error { return os.Rename(next, v.pool.files.Image(name)) })
 	if err != nil {
-		return Record{}, err
+		return err
 	}
-	return record, p.files.Write(record) // and syncs the directory
+	return v.write() // and syncs the directory
 }
 
 // apply writes the content of a stream to an image and verifies all of it.

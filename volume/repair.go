@@ -111,7 +111,7 @@ func (p *Pool) repair(ctx context.Context, name string, deadline time.Time) (did
 	if err != nil {
 		return nil, err
 	}
-	r := &repairing{pool: p, record: record, lock: l}
+	r := &repairing{held: &held{pool: p, record: record, lock: l}}
 	for _, step := range []func(context.Context) error{
 		r.finishCheck, r.finishResize, r.finishInterrupted, r.protect, r.recoverMemory, r.replay,
 	} {
@@ -122,12 +122,10 @@ func (p *Pool) repair(ctx context.Context, name string, deadline time.Time) (did
 	return r.did, nil
 }
 
-// repairing is the repair of one volume, which is locked. repair calls its steps in their order.
+// repairing is the repair of one volume. repair calls its steps in their order.
 type repairing struct {
-	pool   *Pool
-	record Record
-	lock   *store.Lock
-	did    []string
+	*held
+	did []string
 }
 
 func (r *repairing) report(format string, a ...any) {
@@ -135,18 +133,18 @@ func (r *repairing) report(format string, a ...any) {
 }
 
 func (r *repairing) finishCheck(ctx context.Context) error {
-	finished, err := r.pool.finishCheck(ctx, r.record, r.lock)
+	finished, err := r.held.finishCheck(ctx)
 	if finished {
 		r.report("check finished")
 	}
 	return err
 }
 
-func (r *repairing) finishResize(ctx context.Context) (err error) {
+func (r *repairing) finishResize(ctx context.Context) error {
 	if r.record.Resize == 0 {
 		return nil
 	}
-	if r.record, err = r.pool.finishResize(ctx, r.record, r.lock); err != nil {
+	if err := r.held.finishResize(ctx); err != nil {
 		return err
 	}
 	r.report("resize finished: %d bytes", r.record.SizeBytes)
@@ -158,14 +156,14 @@ func (r *repairing) finishResize(ctx context.Context) (err error) {
 // blocks of a detached one are there.
 func (r *repairing) finishInterrupted(ctx context.Context) (err error) {
 	before, memory := r.record.Attachment, r.record.JournalMemory
-	if r.record, err = r.pool.finishInterrupted(ctx, r.record); err != nil {
+	if err := r.held.finishInterrupted(ctx); err != nil {
 		return err
 	}
 	switch {
 	case r.record.Attachment != nil:
 		err = r.place(ctx)
 	case before == nil:
-		err = r.pool.blocks(r.record).Check(ctx)
+		err = r.blocks().Check(ctx)
 	case before.State == Attached:
 		r.report("no longer attached: cleared")
 	default:
@@ -227,7 +225,7 @@ func (r *repairing) replay(ctx context.Context) error {
 	if r.record.Attachment != nil || r.record.FileSystem == JFS {
 		return nil // the journal in memory of JFS was recovered
 	}
-	blocks := r.pool.blocks(r.record)
+	blocks := r.blocks()
 	s, err := ext4.ReadSuperblock(blocks.Node())
 	if err != nil || !s.NeedsRecovery || s.External() || s.InMemory {
 		return nil
@@ -235,7 +233,7 @@ func (r *repairing) replay(ctx context.Context) error {
 	if blocks.CheckUnused() != nil {
 		return nil
 	}
-	if err := r.pool.step(ctx, "journal replayed", r.pool.offline(r.record, r.lock).ReplayJournal); err != nil {
+	if err := r.pool.step(ctx, "journal replayed", r.offline().ReplayJournal); err != nil {
 		r.pool.log.Warn("the journal could not be replayed; the next attach replays it", "volume", r.record.Name, "why", err)
 		return nil
 	}
