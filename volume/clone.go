@@ -98,7 +98,7 @@ func (p *Pool) cloneToWork(ctx context.Context, w *work, source, snapshot, name 
 	if v.record.FileSystem == records.JFS && o.JournalMemory == nil {
 		return Record{}, fmt.Errorf("%w: a volume with JFS has its journal in memory: --journal memory", ErrInvalid)
 	}
-	if err := p.recoverMemory(ctx, v.record, v.lock); err != nil {
+	if err := v.recoverMemory(ctx); err != nil {
 		return Record{}, err
 	}
 	var of *SnapshotRecord

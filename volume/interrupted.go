@@ -13,13 +13,13 @@ import (
 
 // finishInterrupted finishes or rolls back what a killed process left of an attachment,
 // so that the record is true: the volume is attached completely or not at all.
-func (v *held) finishInterrupted(ctx context.Context) (err error) {
+func (v *held) finishInterrupted(ctx context.Context) error {
 	if v.record.Frozen {
 		if err := v.thaw(ctx); err != nil {
 			return err
 		}
 	}
-	if v.record, err = v.pool.finishMoving(ctx, v.record); err != nil {
+	if err := v.finishMoving(ctx); err != nil {
 		return err
 	}
 	a := v.record.Attachment

@@ -183,7 +183,7 @@ func (p *Pool) receiveChange(ctx context.Context, name string, incoming *stream.
 	case record.SizeBytes != header.Base.SizeBytes:
 		return Record{}, fmt.Errorf("%w: it has %d bytes, and the stream's base %s had %d", ErrInvalid, record.SizeBytes, header.Base.Name, header.Base.SizeBytes)
 	}
-	if err := p.recoverMemory(ctx, record, v.lock); err != nil {
+	if err := v.recoverMemory(ctx); err != nil {
 		return Record{}, err
 	}
 	var w work

@@ -211,7 +211,7 @@ func (r *repairing) recoverMemory(ctx context.Context) error {
 	if r.record.Attachment != nil || r.record.JournalMemory == nil {
 		return nil
 	}
-	repaired, err := r.pool.repairMemory(ctx, r.record, r.lock)
+	repaired, err := r.repairMemory(ctx)
 	if repaired != "" {
 		r.report("%s", repaired)
 	}

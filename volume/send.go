@@ -111,7 +111,7 @@ func (p *Pool) openSource(ctx context.Context, name, snapshot, base string, long
 	if err := blocks.CheckCopy(); err != nil {
 		return nil, err
 	}
-	if err := p.recoverMemory(ctx, record, v.lock); err != nil {
+	if err := v.recoverMemory(ctx); err != nil {
 		return nil, err
 	}
 	node := blocks.Node()

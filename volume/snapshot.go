@@ -70,7 +70,7 @@ func (p *Pool) snapshot(ctx context.Context, name, snapshot string, o SnapshotOp
 	if err := v.blocks().CheckCopy(); err != nil {
 		return SnapshotRecord{}, err
 	}
-	if err := p.recoverMemory(ctx, v.record, v.lock); err != nil {
+	if err := v.recoverMemory(ctx); err != nil {
 		return SnapshotRecord{}, err
 	}
 	place := p.files.SnapshotDir(name, snapshot)
