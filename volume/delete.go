@@ -78,10 +78,10 @@ func (p *Pool) delete(ctx context.Context, name string, options DeleteOptions) e
 	}
 	if v.record.Persist != nil {
 		// A full pool must allow it: deleting frees space.
-		if err := p.recordEnding(ctx, &v.record); err != nil && !errors.Is(err, ErrNoSpace) {
+		if err := v.recordEnding(ctx); err != nil && !errors.Is(err, ErrNoSpace) {
 			return err
 		}
-		if err := p.endPersistence(ctx, &v.record); err != nil {
+		if err := v.endPersistence(ctx); err != nil {
 			return err
 		}
 	}

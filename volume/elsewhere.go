@@ -11,13 +11,9 @@ import (
 )
 
 // awaitAlone waits a while until no other mount namespace, such as that of a container,
-// has an attached volume. Otherwise an unmount here would hide the volume here, and its
+// has the devices of an attached volume. Otherwise an unmount here would hide the volume here, and its
 // file system would stay mounted there. The error wraps ErrBusy.
-func (p *Pool) awaitAlone(ctx context.Context, record Record) error {
-	devices, err := p.openedDevices(record)
-	if err != nil {
-		return err
-	}
+func awaitAlone(ctx context.Context, devices []backing.Device) error {
 	for _, device := range devices {
 		err := backing.AwaitFree(ctx, func() error {
 			pid, err := mountpoint.Elsewhere(device.Dev)

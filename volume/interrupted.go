@@ -26,26 +26,24 @@ func (v *held) finishInterrupted(ctx context.Context) error {
 	unfinished := v.record.Persist != nil && v.record.Persist.Unfinished
 	if a == nil {
 		if unfinished {
-			return v.pool.endPersistence(ctx, &v.record)
+			return v.endPersistence(ctx)
 		}
 		return nil
 	}
 	if a.State == Attached {
 		whole, err := v.isMounted()
 		if err == nil && whole && unfinished {
-			err = v.pool.unpersistAttached(ctx, &v.record)
+			err = v.unpersistAttached(ctx)
 		}
 		if err != nil || whole {
 			return err
 		}
 		v.pool.log.Info("the volume was attached, and is no longer: the host was restarted, or the volume was unmounted by other means", "volume", v.record.Name)
 	}
-	after, err := v.pool.rollback(ctx, v.record)
-	if err != nil {
+	if err := v.rollback(ctx); err != nil {
 		return fmt.Errorf("what is left of its last attachment cannot be cleared: %w", err)
 	}
-	v.record = after
-	return v.pool.writeDetached(v.record)
+	return v.writeDetached()
 }
 
 // checking is the step in which e2fsck, or fsck.jfs, corrects the file system of a detached

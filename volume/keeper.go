@@ -167,19 +167,18 @@ func (k *Keeper) keep(name string, kept *keptRecord) error {
 	if inPlace, err := thread.InPlace(); err != nil || inPlace {
 		return err
 	}
-	l, err := store.LockDirectory(k.pool.files.VolumeDir(name))
+	v, err := k.pool.tryHold(name)
 	if errors.Is(err, ErrBusy) {
 		return nil // the process that has the lock places the thread
 	}
 	if err != nil {
 		return err
 	}
-	defer l.Release()
-	record, err := k.pool.files.Read(name)
-	if err != nil || record.Attachment == nil || record.Attachment.State != Attached {
-		return err
+	defer v.release()
+	if v.record.Attachment == nil || v.record.Attachment.State != Attached {
+		return nil
 	}
-	return k.pool.place(context.Background(), record)
+	return v.place(context.Background())
 }
 
 // leaveContainer moves the thread of an attached volume out of the container's

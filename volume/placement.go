@@ -43,10 +43,11 @@ func (p *Pool) placedOn(read func() *host, record Record) placement.Thread {
 	}
 }
 
+// placed returns the journal thread of a volume with an attachment.
+func (v *held) placed() placement.Thread { return v.pool.placed(v.record) }
+
 // place moves an attached volume's journal thread to its cgroup.
-func (p *Pool) place(ctx context.Context, record Record) error {
-	return p.placed(record).Place(ctx, p.run(&record))
-}
+func (v *held) place(ctx context.Context) error { return v.placed().Place(ctx, v.run()) }
 
 // thread is the process ID of the volume's journal thread.
 func (p *Pool) thread(h *host, record Record) (int, error) {

@@ -180,7 +180,7 @@ func (r *repairing) place(ctx context.Context) error {
 	if r.pool.status(r.record).Placed {
 		return nil
 	}
-	if err := r.pool.place(ctx, r.record); err != nil {
+	if err := r.held.place(ctx); err != nil {
 		return err
 	}
 	if r.pool.status(r.record).Placed {
@@ -195,9 +195,9 @@ func (r *repairing) protect(ctx context.Context) error {
 	if r.record.Persist == nil || r.record.Attachment != nil {
 		return nil
 	}
-	protected, err := r.pool.protect(ctx, &r.record)
+	protected, err := r.held.protect(ctx)
 	if err != nil {
-		r.pool.warnUnprotected(r.record, err)
+		r.warnUnprotected(err)
 	}
 	if protected {
 		r.report("mount point protected again")
