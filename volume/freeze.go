@@ -320,23 +320,6 @@ func (p *Pool) freezeAbandoned(name string) bool {
 	return v.record.Frozen
 }
 
-// thawAbandoned thaws a volume that is recorded as frozen while no process works on
-// it, and says whether it did.
-func (p *Pool) thawAbandoned(name string) (thawed bool, err error) {
-	v, err := p.tryHold(name)
-	if errors.Is(err, ErrBusy) {
-		return false, nil // the process that has the lock thaws it
-	}
-	if err != nil {
-		return false, err
-	}
-	defer v.release()
-	if !v.record.Frozen {
-		return false, nil
-	}
-	return true, v.thaw(context.Background())
-}
-
 func (v *held) thawMounted() error {
 	directory, err := v.openMounted()
 	if err != nil {

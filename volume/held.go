@@ -94,7 +94,7 @@ func (v *held) openedDevices() ([]backing.Device, error) { return v.blocks().Ope
 // isMounted says whether the image has its loop device, and that, or the volume's own device,
 // its mount.
 func (v *held) isMounted() (bool, error) {
-	_, mounted, err := v.pool.readHost().mountedFrom(v.pool, v.record)
+	_, mounted, err := v.pool.readHost().mountedFrom(v.record)
 	return mounted, err
 }
 

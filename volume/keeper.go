@@ -106,7 +106,9 @@ func (k *Keeper) look(all bool) {
 		seen[name] = true
 		kept, err := k.read(name)
 		if err == nil && kept != nil && kept.record.Frozen {
-			err = k.thaw(name)
+			if err = k.thaw(name); err != nil {
+				err = fmt.Errorf("it is frozen, and cannot be thawed: %w", err)
+			}
 		}
 		if err == nil && kept != nil {
 			if !all && !kept.urgent() {
@@ -137,13 +139,21 @@ func (k *Keeper) logOnce(name string, err error) {
 
 // thaw thaws a volume that a dead process left frozen.
 func (k *Keeper) thaw(name string) error {
-	thawed, err := k.pool.thawAbandoned(name)
+	v, err := k.pool.tryHold(name)
+	if errors.Is(err, ErrBusy) {
+		return nil // the process that has the lock thaws it
+	}
 	if err != nil {
-		return fmt.Errorf("it is frozen, and cannot be thawed: %w", err)
+		return err
 	}
-	if thawed {
-		k.pool.log.Warn("thawed a volume that a dead process had left frozen", "volume", name)
+	defer v.release()
+	if !v.record.Frozen {
+		return nil
 	}
+	if err := v.thaw(context.Background()); err != nil {
+		return err
+	}
+	k.pool.log.Warn("thawed a volume that a dead process had left frozen", "volume", name)
 	return nil
 }
 

@@ -101,7 +101,7 @@ func (p *Pool) snapshot(ctx context.Context, name, snapshot string, o SnapshotOp
 			return nil
 		}},
 	}
-	err = p.steps().DoOrUndo(ctx, append(steps, p.publish(&w, place, fmt.Sprintf("snapshot %s of volume %s", snapshot, name))...)...)
+	err = p.steps().DoOrUndo(ctx, append(steps, w.publish(place, fmt.Sprintf("snapshot %s of volume %s", snapshot, name))...)...)
 	return s, err
 }
 
