@@ -14,6 +14,7 @@ import (
 
 	"github.com/daybook-project/daybook/volume/internal/backing"
 	"github.com/daybook-project/daybook/volume/internal/cause"
+	"github.com/daybook-project/daybook/volume/internal/freezeguard"
 	"github.com/daybook-project/daybook/volume/internal/store"
 	"github.com/daybook-project/daybook/volume/operation"
 	"github.com/daybook-project/daybook/volume/records"
@@ -130,7 +131,7 @@ func (v *held) freezer(longest time.Duration) (backing.Freeze, error) {
 		return nil, nil
 	}
 	if v.record.InPool() {
-		if err := checkCanGuard(); err != nil {
+		if err := freezeguard.CheckReady(); err != nil {
 			return nil, err
 		}
 	}
