@@ -9,12 +9,12 @@ import (
 	"os"
 	"time"
 
-	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/volume/internal/backing"
 	"github.com/daybook-project/daybook/volume/internal/cause"
 	"github.com/daybook-project/daybook/volume/internal/chunk"
 	"github.com/daybook-project/daybook/volume/internal/imagefile"
 	"github.com/daybook-project/daybook/volume/internal/stream"
+	"github.com/daybook-project/daybook/volume/internal/transfer"
 	"github.com/daybook-project/daybook/volume/records"
 )
 
@@ -53,7 +53,7 @@ func (p *Pool) send(ctx context.Context, name, snapshot, base string, w io.Write
 	}
 	defer func() { err = errors.Join(err, from.close()) }()
 	out := bufio.NewWriterSize(w, chunk.Bytes)
-	if err := from.send(ctx, out, o.Progress); err != nil {
+	if err := transfer.Send(ctx, out, from.header, from.image, from.base, o.Progress); err != nil {
 		return err
 	}
 	return out.Flush()
@@ -124,7 +124,7 @@ func (p *Pool) openSource(ctx context.Context, name, snapshot, base string, long
 	if err != nil {
 		return nil, err
 	}
-	if err := checkSendable(node); err != nil {
+	if err := transfer.CheckSendable(node); err != nil {
 		return nil, err
 	}
 	if s.image, err = s.open(node, s.header.SizeBytes); err != nil {
@@ -177,18 +177,6 @@ func (s *source) freeze(ctx context.Context, longest time.Duration) (node string
 	return s.work.image(), nil
 }
 
-// checkSendable refuses blocks that have no ext4, or one with its journal elsewhere.
-func checkSendable(node string) error {
-	fs, err := ext4.ReadSuperblock(node)
-	if err != nil {
-		return fmt.Errorf("its image is %w: %w", ErrCorrupt, err)
-	}
-	if fs.External() {
-		return fmt.Errorf("%w: its journal is on another device: send a clone, which has it inside", ErrUnsupported)
-	}
-	return nil
-}
-
 // openBase enters the base in the header, and opens it.
 func (s *source) openBase(ctx context.Context, name string) error {
 	of, err := s.pool.files.ReadSnapshot(s.record.Name, name)
@@ -214,47 +202,4 @@ func (s *source) open(node string, bytes uint64) (*imagefile.Reader, error) {
 		s.claims = append(s.claims, claim)
 	}
 	return imagefile.NewReader(node, bytes)
-}
-
-// send reads image and base side by side.
-func (s *source) send(ctx context.Context, w io.Writer, progress Progress) error {
-	outgoing, err := stream.NewWriter(w, s.header)
-	if err != nil {
-		return err
-	}
-	size := s.header.SizeBytes
-	sums := make([]chunk.Sum, chunk.Count(size))
-	var baseSums []chunk.Sum
-	if s.base != nil {
-		baseSums = make([]chunk.Sum, chunk.Count(s.base.SizeBytes))
-	}
-	for index := range max(len(sums), len(baseSums)) {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		var base []byte
-		if index < len(baseSums) {
-			if base, err = s.base.Part(index); err != nil {
-				return err
-			}
-			baseSums[index] = chunk.SumOf(base)
-		}
-		if index >= len(sums) {
-			continue // the image has shrunk since
-		}
-		part, err := s.image.Part(index)
-		if err != nil {
-			return err
-		}
-		sums[index] = chunk.SumOf(part)
-		if err := outgoing.Difference(uint64(index)*chunk.Bytes, min(chunk.Bytes, size-uint64(index)*chunk.Bytes), base, part); err != nil {
-			return err
-		}
-		progress.Report(min(uint64(index+1)*chunk.Bytes, size), size)
-	}
-	var baseSum chunk.Sum
-	if s.base != nil {
-		baseSum = chunk.ImageSum(s.base.SizeBytes, baseSums)
-	}
-	return outgoing.End(baseSum, chunk.ImageSum(size, sums))
 }

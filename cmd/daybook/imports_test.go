@@ -23,7 +23,7 @@ var volumeLayers = [][]string{
 	{"volume/records"},
 	{"volume/internal/region", "volume/internal/filesystem"},
 	{"volume/internal/store", "volume/internal/journal", "volume/internal/stream", "volume/internal/mountpoint"},
-	{"volume/internal/backing"},
+	{"volume/internal/backing", "volume/internal/transfer"},
 	{"volume"},
 }
 
