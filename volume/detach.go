@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -13,6 +14,8 @@ import (
 	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/volume/internal/backing"
 	"github.com/daybook-project/daybook/volume/internal/cause"
+	"github.com/daybook-project/daybook/volume/internal/mountpoint"
+	"github.com/daybook-project/daybook/volume/placement"
 )
 
 // Detach unmounts a volume and undoes all that Attach did; it is no longer
@@ -147,6 +150,25 @@ func (v *held) checkDetachable(devices []backing.Device) error {
 			if mount.Point != v.record.Attachment.Target {
 				return fmt.Errorf("it is %w: mounted on %s, too", ErrBusy, mount.Point)
 			}
+		}
+	}
+	return nil
+}
+
+// awaitAlone waits a while until no other mount namespace, such as that of a container,
+// has the devices of an attached volume. Otherwise an unmount here would hide the volume here, and its
+// file system would stay mounted there. The error wraps ErrBusy.
+func awaitAlone(ctx context.Context, devices []backing.Device) error {
+	for _, device := range devices {
+		err := backing.AwaitFree(ctx, func() error {
+			pid, err := mountpoint.Elsewhere(device.Dev)
+			if err != nil || pid == 0 {
+				return err
+			}
+			return fmt.Errorf("it is %w: process %d (%s) has it in another mount namespace, as a container has: stop that first", ErrBusy, pid, strings.TrimSpace(placement.CommandName(pid)))
+		})
+		if err != nil {
+			return err
 		}
 	}
 	return nil
