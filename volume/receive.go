@@ -172,16 +172,15 @@ func (p *Pool) receiveChange(ctx context.Context, name string, incoming *stream.
 		return Record{}, err
 	}
 	defer v.release()
-	record := v.record
 	switch {
-	case !record.InPool():
+	case !v.record.InPool():
 		return Record{}, fmt.Errorf("%w: it has no image, and only a volume with an image can be updated by a stream with a base; send the whole volume, without --base, and receive it under another name", ErrUnsupported)
-	case record.Attachment != nil:
-		return Record{}, fmt.Errorf("it is %w: attached at %s; detach it first", ErrBusy, record.Attachment.Target)
-	case record.ID != header.ID:
-		return Record{}, fmt.Errorf("%w: the stream is of another volume (%s, this one is %s)", ErrInvalid, header.ID, record.ID)
-	case record.SizeBytes != header.Base.SizeBytes:
-		return Record{}, fmt.Errorf("%w: it has %d bytes, and the stream's base %s had %d", ErrInvalid, record.SizeBytes, header.Base.Name, header.Base.SizeBytes)
+	case v.record.Attachment != nil:
+		return Record{}, fmt.Errorf("it is %w: attached at %s; detach it first", ErrBusy, v.record.Attachment.Target)
+	case v.record.ID != header.ID:
+		return Record{}, fmt.Errorf("%w: the stream is of another volume (%s, this one is %s)", ErrInvalid, header.ID, v.record.ID)
+	case v.record.SizeBytes != header.Base.SizeBytes:
+		return Record{}, fmt.Errorf("%w: it has %d bytes, and the stream's base %s had %d", ErrInvalid, v.record.SizeBytes, header.Base.Name, header.Base.SizeBytes)
 	}
 	if err := v.recoverMemory(ctx); err != nil {
 		return Record{}, err
@@ -189,7 +188,9 @@ func (p *Pool) receiveChange(ctx context.Context, name string, incoming *stream.
 	var w work
 	var next string
 	err = p.steps().DoOrUndo(ctx,
-		making(&w, func(ctx context.Context) (work, error) { return p.changeWork(ctx, record.SizeBytes, header.SizeBytes) }),
+		making(&w, func(ctx context.Context) (work, error) {
+			return p.changeWork(ctx, v.record.SizeBytes, header.SizeBytes)
+		}),
 		operation.Step{Name: "received", Do: func(ctx context.Context) error {
 			next = filepath.Join(w.path, nextFile)
 			return v.receiveNext(ctx, incoming, next, o)
