@@ -155,9 +155,9 @@ func (v *held) checkDetachable(devices []backing.Device) error {
 	return nil
 }
 
-// awaitAlone waits a while until no other mount namespace, such as that of a container,
-// has the devices of an attached volume. Otherwise an unmount here would hide the volume here, and its
-// file system would stay mounted there. The error wraps ErrBusy.
+// awaitAlone waits a while until no other mount namespace, such as that of a container, has
+// the devices of an attached volume. Otherwise an unmount here would hide the volume here,
+// and its file system would stay mounted there. The error wraps ErrBusy.
 func awaitAlone(ctx context.Context, devices []backing.Device) error {
 	for _, device := range devices {
 		err := backing.AwaitFree(ctx, func() error {
