@@ -113,7 +113,7 @@ func (p *Pool) repair(ctx context.Context, name string, deadline time.Time) (did
 	}
 	r := &repairing{held: &held{pool: p, record: record, lock: l}}
 	for _, step := range []func(context.Context) error{
-		r.finishCheck, r.finishResize, r.finishInterrupted, r.protect, r.recoverMemory, r.replay,
+		r.check, r.resize, r.attachment, r.target, r.memory, r.journal,
 	} {
 		if err := step(ctx); err != nil {
 			return nil, err
@@ -122,7 +122,8 @@ func (p *Pool) repair(ctx context.Context, name string, deadline time.Time) (did
 	return r.did, nil
 }
 
-// repairing is the repair of one volume. repair calls its steps in their order.
+// repairing is the repair of one volume. Its steps are named after what they repair, because a
+// name of held's would hide held's step; repair calls them in their order.
 type repairing struct {
 	*held
 	did []string
@@ -132,36 +133,36 @@ func (r *repairing) report(format string, a ...any) {
 	r.did = append(r.did, fmt.Sprintf(format, a...))
 }
 
-func (r *repairing) finishCheck(ctx context.Context) error {
-	finished, err := r.held.finishCheck(ctx)
+func (r *repairing) check(ctx context.Context) error {
+	finished, err := r.finishCheck(ctx)
 	if finished {
 		r.report("check finished")
 	}
 	return err
 }
 
-func (r *repairing) finishResize(ctx context.Context) error {
+func (r *repairing) resize(ctx context.Context) error {
 	if r.record.Resize == 0 {
 		return nil
 	}
-	if err := r.held.finishResize(ctx); err != nil {
+	if err := r.finishResize(ctx); err != nil {
 		return err
 	}
 	r.report("resize finished: %d bytes", r.record.SizeBytes)
 	return nil
 }
 
-// finishInterrupted finishes or rolls back attaching, detaching, a freeze and a move of
+// attachment finishes or rolls back attaching, detaching, a freeze and a move of
 // the journal. It places the thread of a volume that stays attached, and checks that the
 // blocks of a detached one are there.
-func (r *repairing) finishInterrupted(ctx context.Context) (err error) {
+func (r *repairing) attachment(ctx context.Context) (err error) {
 	before, memory := r.record.Attachment, r.record.JournalMemory
-	if err := r.held.finishInterrupted(ctx); err != nil {
+	if err := r.finishInterrupted(ctx); err != nil {
 		return err
 	}
 	switch {
 	case r.record.Attachment != nil:
-		err = r.place(ctx)
+		err = r.placement(ctx)
 	case before == nil:
 		err = r.blocks().Check(ctx)
 	case before.State == Attached:
@@ -175,12 +176,12 @@ func (r *repairing) finishInterrupted(ctx context.Context) (err error) {
 	return err
 }
 
-// place places the jbd2 thread of an attached volume again.
-func (r *repairing) place(ctx context.Context) error {
+// placement places the jbd2 thread of an attached volume again.
+func (r *repairing) placement(ctx context.Context) error {
 	if r.pool.status(r.record).Placed {
 		return nil
 	}
-	if err := r.held.place(ctx); err != nil {
+	if err := r.place(ctx); err != nil {
 		return err
 	}
 	if r.pool.status(r.record).Placed {
@@ -189,13 +190,13 @@ func (r *repairing) place(ctx context.Context) error {
 	return nil
 }
 
-// protect protects the mount point of a persistent volume while it is detached. A mount
+// target protects the mount point of a persistent volume while it is detached. A mount
 // point that cannot be protected does not damage the volume.
-func (r *repairing) protect(ctx context.Context) error {
+func (r *repairing) target(ctx context.Context) error {
 	if r.record.Persist == nil || r.record.Attachment != nil {
 		return nil
 	}
-	protected, err := r.held.protect(ctx)
+	protected, err := r.protect(ctx)
 	if err != nil {
 		r.warnUnprotected(err)
 	}
@@ -205,9 +206,9 @@ func (r *repairing) protect(ctx context.Context) error {
 	return nil
 }
 
-// recoverMemory repairs the journal in memory of a detached volume: its mount may have
+// memory repairs the journal in memory of a detached volume: its mount may have
 // ended without writing it back.
-func (r *repairing) recoverMemory(ctx context.Context) error {
+func (r *repairing) memory(ctx context.Context) error {
 	if r.record.Attachment != nil || r.record.JournalMemory == nil {
 		return nil
 	}
@@ -218,10 +219,10 @@ func (r *repairing) recoverMemory(ctx context.Context) error {
 	return err
 }
 
-// replay replays the journal of a detached volume, after the host or a mount ended
+// journal replays the journal of a detached volume, after the host or a mount ended
 // uncleanly, so that the image alone is a complete file system. If that fails, the next
 // mount replays it.
-func (r *repairing) replay(ctx context.Context) error {
+func (r *repairing) journal(ctx context.Context) error {
 	if r.record.Attachment != nil || r.record.FileSystem == JFS {
 		return nil // the journal in memory of JFS was recovered
 	}
