@@ -69,45 +69,45 @@ func (o AttachOptions) complete(name string) (AttachOptions, error) {
 // volume that is attached with these options already is not changed; the error wraps ErrBusy
 // if it is attached with others.
 func (p *Pool) Attach(ctx context.Context, name string, options AttachOptions) (Status, error) {
-	status, err := p.attach(ctx, name, options, p.attachAgain)
+	status, err := p.attach(ctx, name, options, (*held).attachAgain)
 	if err != nil {
 		return Status{}, cause.Failed("cannot attach volume %s: %w", name, err)
 	}
 	return status, nil
 }
 
-// attachAgainFunc handles a volume that is attached already, whose lock the caller has.
-type attachAgainFunc func(ctx context.Context, record Record, o AttachOptions) (Status, error)
+// attachAgainFunc handles a volume that is attached already.
+type attachAgainFunc func(v *held, ctx context.Context, o AttachOptions) (Status, error)
 
 func (p *Pool) attach(ctx context.Context, name string, o AttachOptions, again attachAgainFunc) (Status, error) {
 	o, err := p.completeAttach(name, o)
 	if err != nil {
 		return Status{}, err
 	}
-	record, l, err := p.files.Hold(ctx, name)
+	v, err := p.hold(ctx, name)
 	if err != nil {
 		return Status{}, err
 	}
-	defer l.Release()
-	if record, err = p.finishInterrupted(ctx, record); err != nil {
+	defer v.release()
+	if err := v.finishInterrupted(ctx); err != nil {
 		return Status{}, err
 	}
-	if err := checkPersist(record, o); err != nil {
+	if err := checkPersist(v.record, o); err != nil {
 		return Status{}, err
 	}
-	if record.Attachment != nil {
-		return again(ctx, record, o)
+	if v.record.Attachment != nil {
+		return again(v, ctx, o)
 	}
-	if err := p.guardTarget(ctx, &record, o.Target); err != nil {
+	if err := v.guardTarget(ctx, o.Target); err != nil {
 		return Status{}, err
 	}
-	if err := p.checkBlocks(ctx, record); err != nil {
+	if err := v.checkBlocks(ctx); err != nil {
 		return Status{}, err
 	}
-	if _, err := p.finishCheck(ctx, record, l); err != nil {
+	if _, err := v.finishCheck(ctx); err != nil {
 		return Status{}, err
 	}
-	return p.attachDetached(ctx, record, o)
+	return v.attachDetached(ctx, o)
 }
 
 // completeAttach completes the options, and resolves the mount point.
@@ -170,31 +170,31 @@ func (o AttachOptions) differences(inForce AttachOptions) string {
 
 // attachAgain changes nothing of a volume that is attached with these options, but may
 // make it persistent, and places a new jbd2 thread.
-func (p *Pool) attachAgain(ctx context.Context, record Record, o AttachOptions) (Status, error) {
-	if differs := o.differences(attachedWith(record)); differs != "" {
+func (v *held) attachAgain(ctx context.Context, o AttachOptions) (Status, error) {
+	if differs := o.differences(attachedWith(v.record)); differs != "" {
 		return Status{}, fmt.Errorf("it is %w: %s; to change that, detach it first", ErrBusy, differs)
 	}
-	if o.Persist && record.Persist == nil {
-		if err := p.persistAttached(ctx, &record, o); err != nil {
+	if o.Persist && v.record.Persist == nil {
+		if err := v.persistAttached(ctx, o); err != nil {
 			return Status{}, err
 		}
 	}
-	err := p.place(ctx, record)
-	return p.status(record), err
+	err := v.place(ctx)
+	return v.pool.status(v.record), err
 }
 
 // guardTarget protects the mount point of a persistent volume, and refuses to attach the
 // volume there while the file system of the mount point is not mounted.
-func (p *Pool) guardTarget(ctx context.Context, record *Record, target string) error {
-	if record.PersistentAt(target) {
-		if err := checkParentMounted(*record.Persist); err != nil {
+func (v *held) guardTarget(ctx context.Context, target string) error {
+	if v.record.PersistentAt(target) {
+		if err := checkParentMounted(*v.record.Persist); err != nil {
 			return err
 		}
 	}
-	if record.Persist != nil {
+	if v.record.Persist != nil {
 		// First, because the rest may fail.
-		if _, err := p.protect(ctx, record); err != nil {
-			p.warnUnprotected(*record, err)
+		if _, err := v.protect(ctx); err != nil {
+			v.warnUnprotected(err)
 		}
 	}
 	return nil
@@ -202,26 +202,25 @@ func (p *Pool) guardTarget(ctx context.Context, record *Record, target string) e
 
 // attachDetached attaches a volume that can be attached. If that fails, the volume is
 // detached again, and has its earlier weight.
-func (p *Pool) attachDetached(ctx context.Context, record Record, o AttachOptions) (Status, error) {
-	record, err := p.planAttach(record, o)
-	if err != nil {
+func (v *held) attachDetached(ctx context.Context, o AttachOptions) (Status, error) {
+	if err := v.planAttach(o); err != nil {
 		return Status{}, err
 	}
-	asItIs := func() {}
-	if err := p.run(&record).Do(ctx, enter("attaching", asItIs)); err != nil {
+	if err := v.run().Do(ctx, enter("attaching", func() {})); err != nil {
 		return Status{}, err
 	}
-	err = p.run(&record).Do(ctx, p.attachSteps(&record)...)
+	err := v.run().Do(ctx, v.attachSteps()...)
 	if err == nil {
-		attached := finished(record)
-		if err = p.run(&attached).Do(ctx, enter("attached", asItIs)); err == nil {
-			return p.status(attached), nil
+		unfinished := v.record
+		if err = v.run().Do(ctx, enter("attached", func() { v.record = finished(v.record) })); err == nil {
+			return v.pool.status(v.record), nil
 		}
+		v.record = unfinished
 	}
 	// Not with ctx, which may be why it failed.
-	after, undoErr := p.rollback(context.WithoutCancel(ctx), record)
+	undoErr := v.rollback(context.WithoutCancel(ctx))
 	if undoErr == nil {
-		undoErr = p.writeDetached(after)
+		undoErr = v.writeDetached()
 	}
 	return Status{}, errors.Join(err, undoErr)
 }
@@ -244,30 +243,25 @@ func (p *Pool) blocks(record Record) backing.Backing {
 	return backing.Of(p.files.VolumeDir(record.Name), record, p.log)
 }
 
-// openedDevices returns the block devices of an attachment: one, unless something is wrong.
-func (p *Pool) openedDevices(record Record) ([]backing.Device, error) {
-	return p.blocks(record).Opened(backing.Loops)
-}
-
 // checkBlocks refuses blocks that cannot be mounted, before anything changes.
-func (p *Pool) checkBlocks(ctx context.Context, record Record) error {
-	if record.Resize != 0 {
-		return fmt.Errorf("it is %w: a resize to %d bytes was interrupted: daybook volume repair finishes it", ErrBusy, record.Resize)
+func (v *held) checkBlocks(ctx context.Context) error {
+	if v.record.Resize != 0 {
+		return fmt.Errorf("it is %w: a resize to %d bytes was interrupted: daybook volume repair finishes it", ErrBusy, v.record.Resize)
 	}
-	if err := p.blocks(record).Check(ctx); err != nil {
+	if err := v.blocks().Check(ctx); err != nil {
 		return err
 	}
-	if err := p.blocks(record).CheckUnused(); err != nil {
+	if err := v.blocks().CheckUnused(); err != nil {
 		return err
 	}
-	return journal.Of(record).Check(ctx, p.blocks(record).Node())
+	return journal.Of(v.record).Check(ctx, v.blocks().Node())
 }
 
 // planAttach enters the attachment in the record.
-func (p *Pool) planAttach(record Record, o AttachOptions) (Record, error) {
+func (v *held) planAttach(o AttachOptions) error {
 	boot, err := kernel.BootID()
 	if err != nil {
-		return record, err
+		return err
 	}
 	a := &Attachment{
 		State: Attaching, BootID: boot, Target: o.Target, AllowCache: o.AllowCache, ReadOnly: o.ReadOnly,
@@ -276,50 +270,48 @@ func (p *Pool) planAttach(record Record, o AttachOptions) (Record, error) {
 	info, err := os.Stat(o.Target)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		a.MadeTarget = !o.Persist && !record.PersistentAt(o.Target)
+		a.MadeTarget = !o.Persist && !v.record.PersistentAt(o.Target)
 	case err != nil:
-		return record, err
+		return err
 	case !info.IsDir():
-		return record, fmt.Errorf("%w mount point: %s is no directory", ErrInvalid, o.Target)
+		return fmt.Errorf("%w mount point: %s is no directory", ErrInvalid, o.Target)
 	}
 	mounted, err := mountpoint.Mounted(o.Target)
 	if err != nil {
-		return record, err
+		return err
 	}
 	if mounted != "" {
-		return record, fmt.Errorf("the mount point %s is %w: %s is mounted there", o.Target, ErrBusy, mounted)
+		return fmt.Errorf("the mount point %s is %w: %s is mounted there", o.Target, ErrBusy, mounted)
 	}
-	if earlier := record.Weight; o.Weight != 0 && o.Weight != earlier {
-		a.EarlierWeight, record.Weight = &earlier, o.Weight
+	if earlier := v.record.Weight; o.Weight != 0 && o.Weight != earlier {
+		a.EarlierWeight, v.record.Weight = &earlier, o.Weight
 	}
-	if !record.InPool() {
-		facts, err := backing.LookAt(p.blocks(record).Node())
+	if !v.record.InPool() {
+		facts, err := backing.LookAt(v.blocks().Node())
 		if err != nil {
-			return record, err
+			return err
 		}
 		a.DeviceNumber = facts.Dev.String()
 	}
-	record.Attachment = a
-	if err := p.placed(record).Plan(); err != nil {
-		return record, err
+	v.record.Attachment = a
+	if err := v.placed().Plan(); err != nil {
+		return err
 	}
-	if o.Persist && record.Persist == nil {
-		if err := planPersistence(&record, o); err != nil {
-			return record, err
-		}
+	if o.Persist && v.record.Persist == nil {
+		return v.planPersistence(o)
 	}
-	return record, nil
+	return nil
 }
 
-func (p *Pool) mount(record Record, device string) error {
-	a := record.Attachment
+func (v *held) mount(device string) error {
+	a := v.record.Attachment
 	target, err := mountpoint.OpenWithoutLinks(a.Target, unix.O_PATH)
 	if err != nil {
 		return fmt.Errorf("mount point: %w", err)
 	}
 	defer func() { _ = target.Close() }()
-	options := ext4.MountOptions{At: target, ReadOnly: a.ReadOnly, NoAtime: record.NoAtime, NoDev: !a.Dev, NoSuid: !a.Suid, Data: mountData(record)}
-	journal.Of(record).Mount(&options)
+	options := ext4.MountOptions{At: target, ReadOnly: a.ReadOnly, NoAtime: v.record.NoAtime, NoDev: !a.Dev, NoSuid: !a.Suid, Data: mountData(v.record)}
+	journal.Of(v.record).Mount(&options)
 	return ext4.Mount(device, a.Target, options)
 }
 

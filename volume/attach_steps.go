@@ -14,28 +14,28 @@ import (
 
 // attachSteps returns the steps that attaching does, and that detaching and a repair undo
 // from any point. The record has an attachment.
-func (p *Pool) attachSteps(record *Record) []operation.Step {
-	a := record.Attachment
+func (v *held) attachSteps() []operation.Step {
+	a := v.record.Attachment
 	var device backing.Device
 	unmounted := map[blockdev.Dev]bool{}
 	return []operation.Step{
 		{
 			Name: "target",
-			Do:   func(ctx context.Context) error { return p.makeTargetOf(ctx, record) },
-			Undo: func(ctx context.Context) error { return p.removeTargetOf(ctx, record) },
+			Do:   v.makeTarget,
+			Undo: v.unmakeTarget,
 		},
 		{
 			// Undone after the unmount, with which the thread ends.
 			Name: "placement",
-			Undo: func(ctx context.Context) error { return p.releasePlacement(ctx, record) },
+			Undo: v.releasePlacement,
 		},
 		{
 			Name: "opened",
 			Do: func(ctx context.Context) (err error) {
-				device, err = p.blocks(*record).Open(ctx, backing.OpenOptions{ReadOnly: a.ReadOnly, AllowCache: a.AllowCache})
+				device, err = v.blocks().Open(ctx, backing.OpenOptions{ReadOnly: a.ReadOnly, AllowCache: a.AllowCache})
 				return err
 			},
-			Undo: func(ctx context.Context) error { return p.closeBlocks(ctx, *record, unmounted) },
+			Undo: func(ctx context.Context) error { return v.closeBlocks(ctx, unmounted) },
 		},
 		{
 			Name: "device known",
@@ -53,57 +53,57 @@ func (p *Pool) attachSteps(record *Record) []operation.Step {
 				if err := ctx.Err(); err != nil {
 					return err
 				}
-				return p.mount(*record, device.Node)
+				return v.mount(device.Node)
 			},
-			Undo: func(ctx context.Context) error { return p.unmountAll(ctx, *record, unmounted) },
+			Undo: func(ctx context.Context) error { return v.unmountAll(ctx, unmounted) },
 		},
-		{Name: "placed", Do: func(ctx context.Context) error { return p.place(ctx, *record) }},
+		{Name: "placed", Do: v.place},
 	}
 }
 
-// makeTargetOf creates what is missing of the mount point, and protects a new
+// makeTarget creates what is missing of the mount point, and protects a new
 // persistent one.
-func (p *Pool) makeTargetOf(ctx context.Context, record *Record) error {
-	a := record.Attachment
+func (v *held) makeTarget(ctx context.Context) error {
+	a := v.record.Attachment
 	if a.MadeTarget {
 		if err := mountpoint.Create(a.Target); err != nil {
 			return err
 		}
 	}
-	if record.PersistentAt(a.Target) && record.Persist.Unfinished {
-		if _, err := p.protect(ctx, record); err != nil {
+	if v.record.PersistentAt(a.Target) && v.record.Persist.Unfinished {
+		if _, err := v.protect(ctx); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// removeTargetOf removes the mount point if it is ours, and ends a persistence that is
+// unmakeTarget removes the mount point if it is ours, and ends a persistence that is
 // unfinished.
-func (p *Pool) removeTargetOf(ctx context.Context, record *Record) error {
-	if a := record.Attachment; a.MadeTarget {
-		p.removeTarget(record.Name, a.Target)
+func (v *held) unmakeTarget(ctx context.Context) error {
+	if a := v.record.Attachment; a.MadeTarget {
+		v.removeTarget(a.Target)
 	}
-	if record.Persist != nil && record.Persist.Unfinished {
-		return p.unprotect(ctx, *record)
+	if v.record.Persist != nil && v.record.Persist.Unfinished {
+		return v.unprotect(ctx)
 	}
 	return nil
 }
 
 // releasePlacement removes the cgroups of an attachment. After another start of the host
 // there are none of it.
-func (p *Pool) releasePlacement(ctx context.Context, record *Record) error {
+func (v *held) releasePlacement(ctx context.Context) error {
 	boot, err := kernel.BootID()
-	if err != nil || boot != record.Attachment.BootID {
+	if err != nil || boot != v.record.Attachment.BootID {
 		return err
 	}
-	return p.placed(*record).Release(ctx, p.run(record))
+	return v.placed().Release(ctx, v.run())
 }
 
 // unmountAll unmounts the devices of an attachment from its mount point, and enters them
 // in unmounted.
-func (p *Pool) unmountAll(ctx context.Context, record Record, unmounted map[blockdev.Dev]bool) error {
-	devices, err := p.openedDevices(record)
+func (v *held) unmountAll(ctx context.Context, unmounted map[blockdev.Dev]bool) error {
+	devices, err := v.openedDevices()
 	if err != nil {
 		return err
 	}
@@ -113,7 +113,7 @@ func (p *Pool) unmountAll(ctx context.Context, record Record, unmounted map[bloc
 			return err
 		}
 		for _, mount := range mounts {
-			if mount.Point == record.Attachment.Target {
+			if mount.Point == v.record.Attachment.Target {
 				if err := unmount(ctx, mount.Point, device.Dev); err != nil {
 					return err
 				}
@@ -125,13 +125,13 @@ func (p *Pool) unmountAll(ctx context.Context, record Record, unmounted map[bloc
 }
 
 // closeBlocks closes the devices of an attachment.
-func (p *Pool) closeBlocks(ctx context.Context, record Record, unmounted map[blockdev.Dev]bool) error {
-	devices, err := p.openedDevices(record)
+func (v *held) closeBlocks(ctx context.Context, unmounted map[blockdev.Dev]bool) error {
+	devices, err := v.openedDevices()
 	if err != nil {
 		return err
 	}
 	for _, device := range devices {
-		err := p.blocks(record).Close(ctx, device, unmounted[device.Dev])
+		err := v.blocks().Close(ctx, device, unmounted[device.Dev])
 		if errors.Is(err, blockdev.ErrBusy) || errors.Is(err, ErrBusy) {
 			err = fmt.Errorf("%w: a container or another mount namespace still uses it: %w", ErrBusy, err)
 		}

@@ -50,22 +50,22 @@ func (p *Pool) check(ctx context.Context, name string, o CheckOptions) (report C
 	if o.Snapshot != "" && o.Repair {
 		return report, fmt.Errorf("%w: snapshots are not repaired: clone it and repair the clone", ErrInvalid)
 	}
-	record, l, err := p.holdReady(ctx, name)
+	v, err := p.holdReady(ctx, name)
 	if err != nil {
 		return report, err
 	}
-	defer l.Release()
-	if o.Snapshot == "" && record.Attachment != nil {
-		return report, fmt.Errorf("it is %w: attached at %s; detach it, or check a snapshot of it", ErrBusy, record.Attachment.Target)
+	defer v.release()
+	if o.Snapshot == "" && v.record.Attachment != nil {
+		return report, fmt.Errorf("it is %w: attached at %s; detach it, or check a snapshot of it", ErrBusy, v.record.Attachment.Target)
 	}
-	target := p.offline(record, l)
+	target, record := v.offline(), v.record // of what is checked
 	if o.Snapshot != "" {
 		s, err := p.files.ReadSnapshot(name, o.Snapshot)
 		if err != nil {
 			return report, err
 		}
 		// A snapshot has its whole journal inside, or none; nothing of it is in memory.
-		target.Device, target.JournalDevice, target.Kept, record.JournalDevice = p.blocks(record).SnapshotNode(s), "", "", ""
+		target.Device, target.JournalDevice, target.Kept, record.JournalDevice = v.blocks().SnapshotNode(s), "", "", ""
 		record.SizeBytes, record.JournalMemory = s.SizeBytes, nil
 	}
 	needsRecovery, err := filesystem.NeedsRecovery(record, target.Device)
@@ -77,7 +77,7 @@ func (p *Pool) check(ctx context.Context, name string, o CheckOptions) (report C
 		}
 	}
 	if o.Repair {
-		err := p.steps().Do(ctx, p.checkingWith(record, l, &report))
+		err := p.steps().Do(ctx, v.checkingWith(&report))
 		return report, err
 	}
 	found, err := examine(ctx, record, target, false)

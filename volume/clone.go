@@ -87,18 +87,18 @@ func (p *Pool) clone(ctx context.Context, source, snapshot, name string, o Clone
 // cloneToWork copies a snapshot, or the present content of a volume, to a new work, and
 // returns the record of the clone. It locks the source only meanwhile.
 func (p *Pool) cloneToWork(ctx context.Context, w *work, source, snapshot, name string, o CloneOptions) (clone Record, err error) {
-	record, l, err := p.holdReady(ctx, source)
+	v, err := p.holdReady(ctx, source)
 	if err != nil {
 		return Record{}, err
 	}
-	defer l.Release()
-	if err := p.blocks(record).CheckCopy(); err != nil {
+	defer v.release()
+	if err := v.blocks().CheckCopy(); err != nil {
 		return Record{}, err
 	}
-	if record.FileSystem == records.JFS && o.JournalMemory == nil {
+	if v.record.FileSystem == records.JFS && o.JournalMemory == nil {
 		return Record{}, fmt.Errorf("%w: a volume with JFS has its journal in memory: --journal memory", ErrInvalid)
 	}
-	if err := p.recoverMemory(ctx, record, l); err != nil {
+	if err := v.recoverMemory(ctx); err != nil {
 		return Record{}, err
 	}
 	var of *SnapshotRecord
@@ -109,8 +109,8 @@ func (p *Pool) cloneToWork(ctx context.Context, w *work, source, snapshot, name 
 		}
 		of = &s
 	}
-	clone = cloneRecord(record, of, name, o)
-	if err := checkCanBeInMemory(p.blocks(record).Node(), clone); err != nil {
+	clone = cloneRecord(v.record, of, name, o)
+	if err := checkCanBeInMemory(v.blocks().Node(), clone); err != nil {
 		return Record{}, err
 	}
 	if err := journal.Of(clone).CheckCreate(ctx); err != nil {
@@ -120,15 +120,15 @@ func (p *Pool) cloneToWork(ctx context.Context, w *work, source, snapshot, name 
 	if err := p.checkThinSpace(ctx, clone, clone.SizeBytes, 0); err != nil {
 		return Record{}, err
 	}
-	freeze, err := p.freezer(&record, l, longestFreeze(o.MaxFreeze))
+	freeze, err := v.freezer(longestFreeze(o.MaxFreeze))
 	if err != nil {
 		return Record{}, err
 	}
 	steps := []operation.Step{making(w, func(ctx context.Context) (work, error) { return p.newWork(ctx, clone) })}
 	steps = append(steps, p.memorySteps(w, &clone)...)
 	err = p.steps().Do(ctx, append(steps, operation.Step{Name: "copied", Do: func(ctx context.Context) error {
-		to := backing.Copy{Directory: w.path, Held: w.lock.File, Volume: &clone, LongestFreeze: longestFreeze(o.MaxFreeze), Mountpoint: mountpointOf(record), Progress: o.Progress}
-		return p.blocks(record).Clone(ctx, of, to, freeze)
+		to := backing.Copy{Directory: w.path, Held: w.lock.File, Volume: &clone, LongestFreeze: longestFreeze(o.MaxFreeze), Mountpoint: mountpointOf(v.record), Progress: o.Progress}
+		return v.blocks().Clone(ctx, of, to, freeze)
 	}})...)
 	return clone, err
 }

@@ -260,10 +260,10 @@ func (o CreateOptions) record(name string, sizeBytes uint64, sectorBytes uint32)
 }
 
 // makeFileSystem makes the file system on an image that reads as zeros, or on a device.
-// If held is not nil, the tool keeps it open until it has ended.
-func makeFileSystem(ctx context.Context, image string, record Record, held *os.File, o CreateOptions) error {
+// If lock is not nil, the tool keeps it open until it has ended.
+func makeFileSystem(ctx context.Context, image string, record Record, lock *os.File, o CreateOptions) error {
 	if record.FileSystem == records.JFS {
-		return filesystem.MakeJFS(ctx, record, image, held, o.JournalBytes)
+		return filesystem.MakeJFS(ctx, record, image, lock, o.JournalBytes)
 	}
 	zeros, err := backing.Of(filepath.Dir(image), record, nil).ReadsZeros(ctx)
 	if err != nil {
@@ -272,7 +272,7 @@ func makeFileSystem(ctx context.Context, image string, record Record, held *os.F
 	owner := fmt.Sprintf("root_owner=%d:%d", o.UID, o.GID)
 	make := ext4.MakeOptions{
 		BlockSizeBytes: o.BlockSizeBytes, BytesPerInode: o.BytesPerInode,
-		Zeros: !o.LazyInit && zeros, Lazy: o.LazyInit, Lock: held, Extended: []string{owner}, Arguments: []string{"-U", record.ID},
+		Zeros: !o.LazyInit && zeros, Lazy: o.LazyInit, Lock: lock, Extended: []string{owner}, Arguments: []string{"-U", record.ID},
 	}
 	journal.Of(record).Make(&make, o.JournalBytes)
 	if o.InodeSizeBytes != 0 {
@@ -285,7 +285,7 @@ func makeFileSystem(ctx context.Context, image string, record Record, held *os.F
 		return nil
 	}
 	// mke2fs has root_perms only since 1.47.1.
-	return ext4.Offline{Device: image, Lock: held}.SetRootMode(ctx, unixMode(o.Mode))
+	return ext4.Offline{Device: image, Lock: lock}.SetRootMode(ctx, unixMode(o.Mode))
 }
 
 // ParseMode reads the permissions of a root directory, octal as chmod(1) takes

@@ -103,7 +103,7 @@ func (p *Pool) createOutside(ctx context.Context, record Record, o CreateOptions
 	node := backing.Of("", record, p.log).Node()
 	steps := []operation.Step{
 		making(&w, func(ctx context.Context) (work, error) { return p.newWork(ctx, record) }),
-		{Name: "blocks", Do: func(ctx context.Context) error { return p.makeBlocks(ctx, w, &record, o) }},
+		{Name: "blocks", Do: func(ctx context.Context) error { return w.makeBlocks(ctx, &record, o) }},
 	}
 	steps = append(steps, p.memorySteps(&w, &record)...)
 	steps = append(steps, operation.Step{Name: "made", Do: func(ctx context.Context) error {
@@ -117,8 +117,8 @@ func (p *Pool) createOutside(ctx context.Context, record Record, o CreateOptions
 }
 
 // makeBlocks makes the blocks of a volume, and enters their size in the record.
-func (p *Pool) makeBlocks(ctx context.Context, w work, record *Record, o CreateOptions) error {
-	blocks := backing.Of(w.path, *record, p.log)
+func (w *work) makeBlocks(ctx context.Context, record *Record, o CreateOptions) error {
+	blocks := backing.Of(w.path, *record, w.log)
 	if err := blocks.Create(ctx, w.lock.File); err != nil {
 		return err
 	}

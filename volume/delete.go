@@ -34,22 +34,22 @@ func (p *Pool) Delete(ctx context.Context, name string, options DeleteOptions) e
 }
 
 func (p *Pool) delete(ctx context.Context, name string, options DeleteOptions) error {
-	record, l, err := p.files.Hold(ctx, name)
+	v, err := p.hold(ctx, name)
 	if err != nil {
 		if !options.Damaged || !errors.Is(err, ErrCorrupt) {
 			return err
 		}
 		return p.deleteDamaged(ctx, name)
 	}
-	defer l.Release()
-	if record, err = p.finishInterrupted(ctx, record); err != nil {
+	defer v.release()
+	if err := v.finishInterrupted(ctx); err != nil {
 		return err
 	}
-	if record.Attachment != nil {
-		return fmt.Errorf("it is %w: attached at %s", ErrBusy, record.Attachment.Target)
+	if v.record.Attachment != nil {
+		return fmt.Errorf("it is %w: attached at %s", ErrBusy, v.record.Attachment.Target)
 	}
 	snapshots, unread, unreadErr := store.SnapshotsIn(p.files.VolumeDir(name))
-	if record.InPool() {
+	if v.record.InPool() {
 		unread, unreadErr = nil, nil // what belongs to them is in the pool
 	}
 	switch {
@@ -58,7 +58,7 @@ func (p *Pool) delete(ctx context.Context, name string, options DeleteOptions) e
 	case unreadErr != nil:
 		p.log.Warn("logical volumes of snapshots are left: lvs --select lv_tags=daybook.volume="+name, "volume", name, "why", unreadErr)
 	}
-	err = p.blocks(record).CheckDelete(ctx, snapshots)
+	err = v.blocks().CheckDelete(ctx, snapshots)
 	forget := options.Damaged && errors.Is(err, backing.ErrGroupGone)
 	switch {
 	case forget:
@@ -68,20 +68,20 @@ func (p *Pool) delete(ctx context.Context, name string, options DeleteOptions) e
 	case err != nil:
 		return err
 	}
-	if record.Device != "" {
-		if err := p.blocks(record).Check(ctx); err != nil {
+	if v.record.Device != "" {
+		if err := v.blocks().Check(ctx); err != nil {
 			p.log.Warn("the device is left as it is; if it still exists at another path, wipefs --all erases its file system", "volume", name, "why", err)
 		}
 	}
-	if record, err = p.checkDeleteMemory(record, options); err != nil {
+	if err := v.checkDeleteMemory(options); err != nil {
 		return err
 	}
-	if record.Persist != nil {
+	if v.record.Persist != nil {
 		// A full pool must allow it: deleting frees space.
-		if err := p.recordEnding(ctx, &record); err != nil && !errors.Is(err, ErrNoSpace) {
+		if err := v.recordEnding(ctx); err != nil && !errors.Is(err, ErrNoSpace) {
 			return err
 		}
-		if err := p.endPersistence(ctx, &record); err != nil {
+		if err := v.endPersistence(ctx); err != nil {
 			return err
 		}
 	}
@@ -123,11 +123,11 @@ func (p *Pool) DeleteSnapshot(ctx context.Context, name, snapshot string) (err e
 	if err := CheckName(snapshot); err != nil {
 		return err
 	}
-	record, l, err := p.files.Hold(ctx, name)
+	v, err := p.hold(ctx, name)
 	if err != nil {
 		return err
 	}
-	defer l.Release()
+	defer v.release()
 	if !slices.Contains(p.files.SnapshotNames(name), snapshot) {
 		return fmt.Errorf("snapshot %s of volume %s %w", snapshot, name, ErrNotFound)
 	}
@@ -137,8 +137,8 @@ func (p *Pool) DeleteSnapshot(ctx context.Context, name, snapshot string) (err e
 	s, err := p.files.ReadSnapshot(name, snapshot)
 	switch {
 	case err == nil:
-		err = p.blocks(record).CheckDeleteSnapshot(ctx, s)
-	case record.InPool():
+		err = v.blocks().CheckDeleteSnapshot(ctx, s)
+	case v.record.InPool():
 		err = nil // what belongs to it is in the pool
 	default:
 		err = fmt.Errorf("%w; its logical volume is unknown and would be left (lvs --select lv_tags=daybook.volume=%s); daybook volume delete --damaged deletes the volume without it", err, name)

@@ -6,12 +6,16 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/ext4"
+	"github.com/daybook-project/daybook/volume/internal/backing"
 	"github.com/daybook-project/daybook/volume/internal/cause"
+	"github.com/daybook-project/daybook/volume/internal/mountpoint"
+	"github.com/daybook-project/daybook/volume/placement"
 )
 
 // Detach unmounts a volume and undoes all that Attach did; it is no longer
@@ -42,37 +46,47 @@ func detachError(name string, err error) error {
 }
 
 func (p *Pool) detach(ctx context.Context, name, target string, keepPersist bool) error {
-	record, l, err := p.files.Hold(ctx, name)
+	v, err := p.hold(ctx, name)
 	if err != nil {
 		return err
 	}
-	defer l.Release()
-	if record, err = p.finishInterrupted(ctx, record); err != nil {
+	defer v.release()
+	if err := v.finishInterrupted(ctx); err != nil {
 		return err
 	}
-	if record.Attachment == nil {
-		if record.Persist == nil || keepPersist {
-			return nil
-		}
-		if err := p.recordEnding(ctx, &record); err != nil {
-			return err
-		}
-		return p.endPersistence(ctx, &record)
+	if v.record.Attachment != nil {
+		return v.detach(ctx, target, keepPersist)
 	}
-	if target != "" && record.Attachment.Target != target {
-		return fmt.Errorf("at %s it is %w: it is attached at %s", target, ErrNotFound, record.Attachment.Target)
+	if v.record.Persist == nil || keepPersist {
+		return nil
 	}
-	if err := p.checkDetachable(record); err != nil {
+	if err := v.recordEnding(ctx); err != nil {
 		return err
 	}
-	if err := p.awaitAlone(ctx, record); err != nil {
+	return v.endPersistence(ctx)
+}
+
+// detach detaches an attached volume.
+func (v *held) detach(ctx context.Context, target string, keepPersist bool) error {
+	a := v.record.Attachment
+	if target != "" && a.Target != target {
+		return fmt.Errorf("at %s it is %w: it is attached at %s", target, ErrNotFound, a.Target)
+	}
+	devices, err := v.openedDevices()
+	if err != nil {
+		return err
+	}
+	if err := v.checkDetachable(devices); err != nil {
+		return err
+	}
+	if err := awaitAlone(ctx, devices); err != nil {
 		return err
 	}
 	// In a full pool it continues: an attachment that is recorded and no longer exists
 	// is cleared later. But then a persistence does not end.
 	recorded := true
-	run := p.engine.On(func() error {
-		err := p.files.Write(record)
+	run := v.pool.engine.On(func() error {
+		err := v.write()
 		if errors.Is(err, ErrNoSpace) {
 			recorded = false
 			return nil
@@ -80,41 +94,40 @@ func (p *Pool) detach(ctx context.Context, name, target string, keepPersist bool
 		return err
 	})
 	detaching := enter("detaching", func() {
-		record.Attachment.State = Detaching
-		if s := record.Persist; s != nil {
+		a.State = Detaching
+		if s := v.record.Persist; s != nil {
 			s.Unfinished = !keepPersist
-			if keepPersist && s.Target == record.Attachment.Target {
-				s.DetachedBootID = record.Attachment.BootID
+			if keepPersist && s.Target == a.Target {
+				s.DetachedBootID = a.BootID
 			}
 		}
 	})
 	if err := run.Do(ctx, detaching); err != nil {
 		return err
 	}
-	ends := record.Persist != nil && !keepPersist
+	ends := v.record.Persist != nil && !keepPersist
 	if !recorded && ends {
-		record.Persist.Unfinished = false
+		v.record.Persist.Unfinished = false
 	}
-	after, err := p.rollback(ctx, record)
-	if err != nil {
-		return errors.Join(err, p.mountAgain(context.WithoutCancel(ctx), record))
+	if err := v.rollback(ctx); err != nil {
+		return errors.Join(err, v.mountAgain(context.WithoutCancel(ctx)))
 	}
-	if after.Persist != nil && ends {
+	if v.record.Persist != nil && ends {
 		// The unmount may have freed some space.
-		if err := p.recordEnding(ctx, &after); err != nil {
+		if err := v.recordEnding(ctx); err != nil {
 			return fmt.Errorf("it is detached now, but: %w", err)
 		}
-		return p.endPersistence(ctx, &after)
+		return v.endPersistence(ctx)
 	}
-	return p.step(ctx, "detached", func(context.Context) error { return p.writeDetached(after) })
+	return v.pool.step(ctx, "detached", func(context.Context) error { return v.writeDetached() })
 }
 
 // writeDetached records that an attachment is gone. In a full pool the old record stays;
 // the next operation on the volume clears it.
-func (p *Pool) writeDetached(record Record) error {
-	err := p.files.Write(record)
+func (v *held) writeDetached() error {
+	err := v.write()
 	if errors.Is(err, ErrNoSpace) {
-		p.log.Warn("the volume is detached, but this cannot be recorded", "volume", record.Name, "why", err)
+		v.pool.log.Warn("the volume is detached, but this cannot be recorded", "volume", v.record.Name, "why", err)
 		return nil
 	}
 	return err
@@ -122,13 +135,9 @@ func (p *Pool) writeDetached(record Record) error {
 
 // checkDetachable refuses while the file system is also mounted elsewhere, such as by a
 // container's bind mount, and if its image was removed.
-func (p *Pool) checkDetachable(record Record) error {
-	devices, err := p.openedDevices(record)
-	if err != nil {
-		return err
-	}
+func (v *held) checkDetachable(devices []backing.Device) error {
 	for _, device := range devices {
-		image := p.files.Image(record.Name)
+		image := v.pool.files.Image(v.record.Name)
 		if _, err := os.Lstat(image); device.Loop != nil && errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("it is %w: its image was removed while it was attached, and without the mount its data are lost; stop its users and save them: cp --sparse=always %s %s",
 				ErrCorrupt, device.Node, image)
@@ -138,9 +147,28 @@ func (p *Pool) checkDetachable(record Record) error {
 			return err
 		}
 		for _, mount := range mounts {
-			if mount.Point != record.Attachment.Target {
+			if mount.Point != v.record.Attachment.Target {
 				return fmt.Errorf("it is %w: mounted on %s, too", ErrBusy, mount.Point)
 			}
+		}
+	}
+	return nil
+}
+
+// awaitAlone waits a while until no other mount namespace, such as that of a container, has
+// the devices of an attached volume. Otherwise an unmount here would hide the volume here,
+// and its file system would stay mounted there. The error wraps ErrBusy.
+func awaitAlone(ctx context.Context, devices []backing.Device) error {
+	for _, device := range devices {
+		err := backing.AwaitFree(ctx, func() error {
+			pid, err := mountpoint.Elsewhere(device.Dev)
+			if err != nil || pid == 0 {
+				return err
+			}
+			return fmt.Errorf("it is %w: process %d (%s) has it in another mount namespace, as a container has: stop that first", ErrBusy, pid, strings.TrimSpace(placement.CommandName(pid)))
+		})
+		if err != nil {
+			return err
 		}
 	}
 	return nil
@@ -149,44 +177,44 @@ func (p *Pool) checkDetachable(record Record) error {
 // mountAgain mounts a volume again that could not be detached, because another mount
 // namespace still has its file system. If that fails, the next operation on the volume
 // finishes the detaching.
-func (p *Pool) mountAgain(ctx context.Context, record Record) error {
-	devices, err := p.openedDevices(record)
+func (v *held) mountAgain(ctx context.Context) error {
+	devices, err := v.openedDevices()
 	if err != nil || len(devices) != 1 {
 		return err
 	}
-	mounted, err := p.isMounted(record)
+	mounted, err := v.isMounted()
 	if err != nil {
 		return err
 	}
 	if !mounted {
-		if err := p.mount(record, devices[0].Node); err != nil {
+		if err := v.mount(devices[0].Node); err != nil {
 			return err
 		}
 	}
-	if err := p.place(ctx, record); err != nil {
+	if err := v.place(ctx); err != nil {
 		return err
 	}
-	record.Attachment.State = Attached
-	if record.Persist != nil {
-		record.Persist.Unfinished, record.Persist.DetachedBootID = false, ""
+	v.record.Attachment.State = Attached
+	if s := v.record.Persist; s != nil {
+		s.Unfinished, s.DetachedBootID = false, ""
 	}
-	return p.files.Write(record)
+	return v.write()
 }
 
-// rollback undoes an attachment from any point, and returns the record without it, and with
-// the weight from before an attach that was not finished.
-func (p *Pool) rollback(ctx context.Context, record Record) (Record, error) {
-	if err := p.run(&record).Undo(ctx, p.attachSteps(&record)...); err != nil {
-		return record, err
+// rollback undoes an attachment from any point. Then the record has none, and the weight from
+// before an attach that was not finished; the caller writes it.
+func (v *held) rollback(ctx context.Context) error {
+	if err := v.run().Undo(ctx, v.attachSteps()...); err != nil {
+		return err
 	}
-	if record.Persist != nil && record.Persist.Unfinished {
-		record.Persist = nil
+	if v.record.Persist != nil && v.record.Persist.Unfinished {
+		v.record.Persist = nil
 	}
-	if earlier := record.Attachment.EarlierWeight; earlier != nil {
-		record.Weight = *earlier
+	if earlier := v.record.Attachment.EarlierWeight; earlier != nil {
+		v.record.Weight = *earlier
 	}
-	record.Attachment = nil
-	return record, nil
+	v.record.Attachment = nil
+	return nil
 }
 
 // unmount unmounts a device's file system from a directory. It refuses if something else

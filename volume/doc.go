@@ -30,6 +30,8 @@
 // Imports run one way: this package, with a file for each operation, uses operation,
 // placement (which knows nothing of volumes), records, and of internal the packages
 // backing (which blocks), filesystem (ext4 or JFS), journal (where the journal is),
-// region (slices in memory), mountpoint, stream and store (the files of a pool). A test
-// in cmd/daybook checks that.
+// region (slices in memory), mountpoint, freezeguard (the process that freezes and thaws),
+// stream and transfer (send and receive) and store (the files of a pool). A test in
+// cmd/daybook checks that. What works on a volume whose lock is held is a method of held; a
+// [Pool] has what concerns the pool.
 package volume

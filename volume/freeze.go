@@ -5,22 +5,21 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
-	"strconv"
-	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
-	"github.com/daybook-project/daybook/volume/internal/store"
+	"github.com/daybook-project/daybook/volume/internal/freezeguard"
 	"github.com/daybook-project/daybook/volume/operation"
 )
 
 // DefaultMaxFreeze is how long writers of an attached volume wait at most while
 // it is copied, unless the options set another limit.
 const DefaultMaxFreeze = 2 * time.Second
+
+// defaultMaxFreeze is a variable, because tests are more patient.
+var defaultMaxFreeze = DefaultMaxFreeze
 
 // The bounds of MaxFreeze.
 const (
@@ -44,61 +43,35 @@ func longestFreeze(d time.Duration) time.Duration {
 	return d
 }
 
-// checkCanGuard refuses a freeze if this program cannot start a guardian.
-func checkCanGuard() error {
-	if guardReady.Load() {
-		return nil
-	}
-	return fmt.Errorf("%w: this program cannot guard a frozen file system: it must call volume.GuardIfAsked first in main, or detach the volume before", ErrUnsupported)
-}
-
 // whileFrozen calls do while an attached volume's file system is frozen: all that was
 // written is in the image, and nothing changes it. It returns how long writers had to
 // wait at most. It fails with ErrNotFrozen if the file system was thawed before the end.
-func (p *Pool) whileFrozen(ctx context.Context, record *Record, l *store.Lock, longest time.Duration, do func(context.Context) error) (seconds float64, err error) {
-	g, err := p.startGuardian(ctx, *record, l, longest)
+func (v *held) whileFrozen(ctx context.Context, longest time.Duration, do func(context.Context) error) (seconds float64, err error) {
+	g, err := v.startGuardian(ctx, longest)
 	if err != nil {
 		return 0, fmt.Errorf("cannot guard the freeze: %w", err)
 	}
-	defer g.end()
+	defer g.End()
 	// Recorded first, in case both processes are killed.
-	if err := p.run(record).Do(ctx, enter("freezing", func() { record.Frozen = true })); err != nil {
+	if err := v.run().Do(ctx, enter("freezing", func() { v.record.Frozen = true })); err != nil {
 		return 0, err
 	}
 	began := time.Now()
-	if err := p.step(ctx, "frozen", g.freeze); err != nil {
+	if err := v.pool.step(ctx, "frozen", g.Freeze); err != nil {
 		switch {
 		case ctx.Err() != nil: // the guardian thaws and corrects the record
-		case errors.Is(err, ErrBusy), errors.Is(err, errCannotFreeze):
-			record.Frozen = false
-			err = errors.Join(err, p.files.Write(*record))
+		case errors.Is(err, ErrBusy), errors.Is(err, freezeguard.ErrCannotFreeze):
+			v.record.Frozen = false
+			err = errors.Join(err, v.write())
 		default:
-			err = errors.Join(err, g.thawInstead(), p.thaw(context.WithoutCancel(ctx), record))
+			err = errors.Join(err, g.ThawInstead(), v.thaw(context.WithoutCancel(ctx)))
 		}
 		return 0, err
 	}
-	// The second limit is for a stopped guardian (SIGSTOP).
-	during, stop := context.WithTimeoutCause(ctx, longest+guardAnswers, g.silent())
+	during, stop := g.During(ctx)
 	defer stop()
-	during, cancel := context.WithCancelCause(during)
-	outcome := make(chan error, 1)
-	go func() {
-		// An answer before the request means that the freeze has ended early.
-		err := g.outcome()
-		cancel(err)
-		outcome <- err
-	}()
 	doErr := do(during)
-	thawErr := p.step(ctx, "thawed", func(context.Context) error {
-		g.say(sayThaw)
-		select {
-		case err := <-outcome:
-			return err
-		case <-time.After(guardAnswers):
-			return g.silent()
-		}
-	})
-	cancel(nil)
+	thawErr := v.pool.step(ctx, "thawed", g.Thaw)
 	switch {
 	case thawErr != nil && (doErr == nil || errors.Is(doErr, thawErr)):
 		err = thawErr
@@ -107,176 +80,61 @@ func (p *Pool) whileFrozen(ctx context.Context, record *Record, l *store.Lock, l
 	}
 	if thawErr != nil {
 		// Whatever the state of the guardian: thaw, so that writers continue.
-		return 0, errors.Join(err, g.thawInstead(), p.thaw(context.WithoutCancel(ctx), record))
+		return 0, errors.Join(err, g.ThawInstead(), v.thaw(context.WithoutCancel(ctx)))
 	}
 	seconds = time.Since(began).Seconds()
+	v.record.Frozen = false
+	return seconds, errors.Join(err, v.write())
+}
+
+// startGuardian starts the process that freezes and thaws the file system of the attached
+// volume.
+func (v *held) startGuardian(ctx context.Context, longest time.Duration) (*freezeguard.Guardian, error) {
+	if err := freezeguard.CheckReady(); err != nil {
+		return nil, err
+	}
+	directory, err := v.openMounted()
+	if err != nil {
+		return nil, err
+	}
+	g, err := freezeguard.Start(ctx, freezeguard.Freeze{Pool: v.pool.dir, Volume: v.record.Name, Directory: directory, Lock: v.lock.File, Longest: longest})
+	if err == nil && g.Still != "" {
+		v.pool.log.Warn("the freeze's guardian cannot leave these cgroups: it ends with them, and the volume then stays frozen until \"daybook volume repair\" or \"keep\"",
+			"volume", v.record.Name, "cgroups", g.Still)
+	}
+	return g, err
+}
+
+// GuardIfAsked turns the calling program into the guardian of a frozen file
+// system and never returns, if it was started for that; otherwise it
+// does nothing. A program that calls [Pool.Snapshot], [Pool.Clone] or
+// [Pool.Send] calls it before anything else in main, and tests in TestMain:
+// without it, these refuse an attached volume with ErrUnsupported.
+func GuardIfAsked() { freezeguard.IfAsked(recordThawed) }
+
+// recordThawed corrects the record of a volume that a dead caller left frozen. A living
+// caller has corrected it already. The guardian has the volume's lock.
+func recordThawed(dir, name string) error {
+	p, err := Open(context.Background(), dir, PoolOptions{})
+	if err != nil {
+		return err
+	}
+	record, err := p.files.Read(name)
+	if err != nil || !record.Frozen {
+		return err
+	}
 	record.Frozen = false
-	return seconds, errors.Join(err, p.files.Write(*record))
-}
-
-// Variables, because tests are more patient: a busy host may stop their processes.
-var (
-	defaultMaxFreeze = DefaultMaxFreeze
-	// How long a guardian may take to start or end, and for an answer that needs no waiting.
-	guardPatience = 30 * time.Second
-	guardAnswers  = 3 * time.Second
-)
-
-// guardian is the caller's side: the process that guards a freeze.
-type guardian struct {
-	command *exec.Cmd
-	// conversation is a socket of packets.
-	conversation *os.File
-	// directory is the root of the file system.
-	directory *os.File
-	longest   time.Duration
-	// ended is closed when the process has ended and was waited for.
-	ended chan struct{}
-}
-
-// startGuardian starts the process and waits until it is ready to freeze.
-func (p *Pool) startGuardian(ctx context.Context, record Record, l *store.Lock, longest time.Duration) (_ *guardian, err error) {
-	if err := checkCanGuard(); err != nil {
-		return nil, err
-	}
-	directory, err := p.openMounted(record)
-	if err != nil {
-		return nil, err
-	}
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
-	if err != nil {
-		return nil, errors.Join(err, directory.Close())
-	}
-	theirs := os.NewFile(uintptr(pair[1]), "caller")
-	g := &guardian{conversation: os.NewFile(uintptr(pair[0]), "guardian"), directory: directory, longest: longest, ended: make(chan struct{})}
-	g.command = exec.Command("/proc/self/exe")
-	g.command.Args = []string{guardName, p.dir, record.Name, strconv.FormatInt(int64(longest), 10)}
-	g.command.Env = []string{guardVariable + "=1"}
-	g.command.Dir = "/"
-	g.command.Stderr = os.Stderr
-	g.command.ExtraFiles = []*os.File{theirs, directory, l.File}
-	// No signal of the terminal reaches it, nor the end of the session.
-	g.command.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	err = g.command.Start()
-	_ = theirs.Close()
-	if err != nil {
-		return nil, errors.Join(err, g.conversation.Close(), directory.Close())
-	}
-	go func() {
-		_ = g.command.Wait() // an error shows in the conversation
-		close(g.ended)
-	}()
-	word, err := g.hear(ctx, guardPatience)
-	still, ready := strings.CutPrefix(word, sayReady)
-	if err == nil && !ready {
-		err = fmt.Errorf("it answers %q: does the program call volume.GuardIfAsked first in main?", word)
-	}
-	if err != nil {
-		g.end()
-		return nil, err
-	}
-	if still != "" {
-		p.log.Warn("the freeze's guardian cannot leave these cgroups: it ends with them, and the volume then stays frozen until \"daybook volume repair\" or \"keep\"",
-			"volume", record.Name, "cgroups", still)
-	}
-	return g, nil
-}
-
-// say sends a message to the guardian; hear notices a dead one.
-func (g *guardian) say(word string) { _, _ = g.conversation.WriteString(word) }
-
-// hear waits for the guardian's next message.
-func (g *guardian) hear(ctx context.Context, patience time.Duration) (string, error) {
-	if patience > 0 {
-		_ = g.conversation.SetReadDeadline(time.Now().Add(patience)) // a socket has deadlines
-	}
-	stop := context.AfterFunc(ctx, func() { _ = g.conversation.SetReadDeadline(time.Unix(1, 0)) })
-	buffer := make([]byte, maxSayBytes)
-	n, err := g.conversation.Read(buffer)
-	if !stop() {
-		return "", context.Cause(ctx)
-	}
-	_ = g.conversation.SetReadDeadline(time.Time{})
-	if err != nil {
-		return "", fmt.Errorf("its guardian (process %d) has ended or does not answer: %w", g.command.Process.Pid, err)
-	}
-	return string(buffer[:n]), nil
-}
-
-// errCannotFreeze means that the freeze failed and writers continue.
-var errCannotFreeze = errors.New("cannot freeze the file system")
-
-// freeze asks the guardian to freeze the file system. The kernel waits for writes in
-// progress, and that cannot be interrupted. If ctx ends meanwhile, the guardian thaws.
-func (g *guardian) freeze(ctx context.Context) error {
-	g.say(sayFreeze)
-	word, err := g.hear(ctx, 0)
-	if err != nil || word == sayFrozen {
-		return err
-	}
-	number, failed := strings.CutPrefix(word, sayFailed)
-	code, err := strconv.Atoi(number)
-	if !failed || err != nil {
-		return fmt.Errorf("%w: its guardian answers %q", errCannotFreeze, word)
-	}
-	if errno := unix.Errno(code); errno != unix.EBUSY {
-		return fmt.Errorf("%w: %w", errCannotFreeze, errno)
-	}
-	// The process that froze it thaws it.
-	return fmt.Errorf("its file system is %w: another process has frozen it (fsfreeze -u %s)", ErrBusy, g.directory.Name())
-}
-
-// outcome waits for the end of the freeze.
-func (g *guardian) outcome() error {
-	word, err := g.hear(context.Background(), 0)
-	switch {
-	case err != nil:
-		return fmt.Errorf("%w: %w", ErrNotFrozen, err)
-	case word == sayThawed:
-		return nil
-	case word == sayExpired:
-		return fmt.Errorf("%w: copying took longer than the %v that its writers may wait (--max-freeze); detach the volume first, or allow more time, such as --max-freeze %v",
-			ErrNotFrozen, g.longest, 5*g.longest)
-	case word == sayNotOurs:
-		return fmt.Errorf("%w: another process has thawed it meanwhile", ErrNotFrozen)
-	}
-	return fmt.Errorf("%w: its guardian answers %q", ErrNotFrozen, word)
-}
-
-// silent is the error about a guardian that does not answer.
-func (g *guardian) silent() error {
-	return fmt.Errorf("%w: its guardian (process %d) does not answer", ErrNotFrozen, g.command.Process.Pid)
-}
-
-// thawInstead thaws the file system itself, because the guardian may be dead or stopped,
-// and kills the guardian.
-func (g *guardian) thawInstead() error {
-	if err := thawDirectory(g.directory); err != nil {
-		return err
-	}
-	_ = g.command.Process.Kill() // it may have ended
-	return nil
-}
-
-// end closes the conversation and waits until the guardian has ended, because it holds
-// the volume's lock, too. A guardian that is still freezing thaws afterwards.
-func (g *guardian) end() {
-	_ = g.conversation.Close()
-	_ = g.directory.Close()
-	select {
-	case <-g.ended:
-	case <-time.After(guardPatience):
-	}
+	return p.files.Write(record)
 }
 
 // openMounted opens the root directory of an attached volume's file system. It refuses if
 // something else is mounted over it.
-func (p *Pool) openMounted(record Record) (*os.File, error) {
-	devices, err := p.openedDevices(record)
+func (v *held) openMounted() (*os.File, error) {
+	devices, err := v.openedDevices()
 	if err != nil {
 		return nil, err
 	}
-	target := record.Attachment.Target
+	target := v.record.Attachment.Target
 	directory, err := os.OpenFile(target, os.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return nil, err
@@ -294,72 +152,37 @@ func (p *Pool) openMounted(record Record) (*os.File, error) {
 
 // thaw thaws a file system that a dead process left frozen. If it is not frozen or not
 // mounted, that is no error.
-func (p *Pool) thaw(ctx context.Context, record *Record) error {
-	return p.run(record).Do(ctx,
+func (v *held) thaw(ctx context.Context) error {
+	return v.run().Do(ctx,
 		operation.Step{Name: "thawed", Do: func(context.Context) error {
-			if record.Attachment == nil {
+			if v.record.Attachment == nil {
 				return nil
 			}
-			mounted, err := p.isMounted(*record)
+			mounted, err := v.isMounted()
 			if err != nil || !mounted {
 				return err
 			}
-			return p.thawMounted(*record)
+			return v.thawMounted()
 		}},
-		enter("thaw recorded", func() { record.Frozen = false }),
+		enter("thaw recorded", func() { v.record.Frozen = false }),
 	)
+}
+
+func (v *held) thawMounted() error {
+	directory, err := v.openMounted()
+	if err != nil {
+		return err
+	}
+	return errors.Join(freezeguard.Thaw(directory), directory.Close())
 }
 
 // freezeAbandoned says whether a volume is recorded as frozen while no process works
 // on it. It holds the lock for a moment, so that the record cannot change.
 func (p *Pool) freezeAbandoned(name string) bool {
-	l, err := store.LockDirectory(p.files.VolumeDir(name))
+	v, err := p.tryHold(name)
 	if err != nil {
 		return false // in progress, or deleted meanwhile
 	}
-	defer l.Release()
-	record, err := p.files.Read(name)
-	return err == nil && record.Frozen
+	defer v.release()
+	return v.record.Frozen
 }
-
-// thawAbandoned thaws a volume that is recorded as frozen while no process works on
-// it, and says whether it did.
-func (p *Pool) thawAbandoned(name string) (thawed bool, err error) {
-	l, err := store.LockDirectory(p.files.VolumeDir(name))
-	if errors.Is(err, ErrBusy) {
-		return false, nil // the process that has the lock thaws it
-	}
-	if err != nil {
-		return false, err
-	}
-	defer l.Release()
-	record, err := p.files.Read(name)
-	if err != nil || !record.Frozen {
-		return false, err
-	}
-	return true, p.thaw(context.Background(), &record)
-}
-
-func (p *Pool) thawMounted(record Record) error {
-	directory, err := p.openMounted(record)
-	if err != nil {
-		return err
-	}
-	return errors.Join(thawDirectory(directory), directory.Close())
-}
-
-// thawDirectory thaws the file system of a directory. If it is not frozen, that is no
-// error.
-func thawDirectory(directory *os.File) error {
-	if err := unix.IoctlSetInt(int(directory.Fd()), fiThaw, 0); err != nil && !errors.Is(err, unix.EINVAL) {
-		return fmt.Errorf("cannot thaw the file system: %w", err)
-	}
-	return nil
-}
-
-// FIFREEZE and FITHAW, include/uapi/linux/fs.h: _IOWR('X', 119, int) and
-// _IOWR('X', 120, int).
-const (
-	fiFreeze = 0xc0045877
-	fiThaw   = 0xc0045878
-)

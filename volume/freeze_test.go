@@ -19,6 +19,7 @@ import (
 	"github.com/daybook-project/daybook/internal/awaittest"
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/needs"
+	"github.com/daybook-project/daybook/volume/internal/freezeguard"
 	"github.com/daybook-project/daybook/volume/internal/store"
 )
 
@@ -80,21 +81,27 @@ func (f freezer) ended() {
 // guardian.
 func (r *rig) abandonFrozen(name string) {
 	r.t.Helper()
-	record, l, err := r.pool.files.Hold(r.t.Context(), name)
+	v, err := r.pool.hold(r.t.Context(), name)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	defer l.Release()
-	record.Frozen = true
-	if err := r.pool.files.Write(record); err != nil {
+	defer v.release()
+	v.record.Frozen = true
+	if err := v.write(); err != nil {
 		r.t.Fatal(err)
 	}
-	if err := ioctlTarget(record.Attachment.Target, fiFreeze); err != nil {
+	if err := ioctlTarget(v.record.Attachment.Target, fiFreeze); err != nil {
 		r.t.Fatal(err)
 	}
 	// In case everything fails, the end of the test must not hang.
-	r.t.Cleanup(func() { _ = ioctlTarget(record.Attachment.Target, fiThaw) })
+	r.t.Cleanup(func() { _ = ioctlTarget(v.record.Attachment.Target, fiThaw) })
 }
+
+// FIFREEZE and FITHAW, include/uapi/linux/fs.h.
+const (
+	fiFreeze = 0xc0045877
+	fiThaw   = 0xc0045878
+)
 
 func ioctlTarget(directory string, request uint) error {
 	fd, err := unix.Open(directory, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -142,7 +149,7 @@ func (r *rig) guardians() (pids []int) {
 	r.t.Helper()
 	for _, pid := range processes(r.t) {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-		if err == nil && strings.HasPrefix(string(text), guardName+"\x00"+r.pool.dir+"\x00") {
+		if err == nil && strings.HasPrefix(string(text), freezeguard.Name+"\x00"+r.pool.dir+"\x00") {
 			pids = append(pids, pid)
 		}
 	}
@@ -294,7 +301,7 @@ func TestASnapshotWhoseFreezeEndsTooEarlyFailsAndLeavesNothing(t *testing.T) {
 				}
 			}, []string{"guardian"}},
 			{"its guardian is stopped", 10 * time.Minute, func() {
-				guardAnswers = time.Second
+				freezeguard.Answers = time.Second
 				for _, pid := range r.guardians() {
 					if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
 						t.Error(err)
@@ -315,14 +322,14 @@ func TestASnapshotWhoseFreezeEndsTooEarlyFailsAndLeavesNothing(t *testing.T) {
 					c.frozen()
 				}
 			}
-			patience := guardAnswers
+			patience := freezeguard.Answers
 			_, err := r.pool.Snapshot(t.Context(), name, "s", SnapshotOptions{MaxFreeze: c.longest})
 			for tries := 1; !frozen && errors.Is(err, ErrNotFrozen) && tries < 5; tries++ {
 				// On a busy host the image was not read in that time before.
 				c.longest *= 4
 				_, err = r.pool.Snapshot(t.Context(), name, "s", SnapshotOptions{MaxFreeze: c.longest})
 			}
-			guardAnswers = patience
+			freezeguard.Answers = patience
 			r.pool.engine.Stop = func(string) {}
 			if !frozen {
 				t.Errorf("%s: never frozen: %v", c.name, err)
@@ -385,9 +392,9 @@ func TestAFreezeThatCannotBeIsRefused(t *testing.T) {
 		}
 	}
 	// A program that did not call GuardIfAsked.
-	guardReady.Store(false)
+	freezeguard.Ready.Store(false)
 	_, err := r.pool.Snapshot(t.Context(), name, "s", SnapshotOptions{})
-	guardReady.Store(true)
+	freezeguard.Ready.Store(true)
 	r.wantNoSnapshot(name, err, ErrUnsupported, "GuardIfAsked")
 	// Another file system mounted over the volume's is not frozen instead.
 	if err := unix.Mount("none", r.target(name), "tmpfs", 0, "size=1M"); err != nil {

@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"fmt"
 	"sync"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
@@ -13,6 +14,7 @@ import (
 // at most once: for a list of volumes, the cost would grow with the square of their
 // number otherwise.
 type host struct {
+	pool     *Pool
 	loops    backing.ReadLoops
 	mounts   func() ([]blockdev.Mount, error)
 	threads  journal.ReadThreads
@@ -21,6 +23,7 @@ type host struct {
 
 func (p *Pool) readHost() *host {
 	return &host{
+		pool:     p,
 		loops:    sync.OnceValues(backing.Loops),
 		mounts:   sync.OnceValues(blockdev.Mounts),
 		threads:  sync.OnceValues(ext4.ReadJournalThreads),
@@ -30,8 +33,8 @@ func (p *Pool) readHost() *host {
 
 // mountedFrom gives the device of an attached volume, and says whether it is mounted on
 // the mount point.
-func (h *host) mountedFrom(p *Pool, record Record) (device backing.Device, mounted bool, err error) {
-	devices, err := p.blocks(record).Opened(h.loops)
+func (h *host) mountedFrom(record Record) (device backing.Device, mounted bool, err error) {
+	devices, err := h.pool.blocks(record).Opened(h.loops)
 	if err != nil || len(devices) != 1 {
 		return device, false, err
 	}
@@ -48,9 +51,39 @@ func (h *host) mountedFrom(p *Pool, record Record) (device backing.Device, mount
 }
 
 // disk is the disk under a volume.
-func (h *host) disk(p *Pool, record Record) (blockdev.Disk, error) {
+func (h *host) disk(record Record) (blockdev.Disk, error) {
 	if record.InPool() {
 		return h.poolDisk()
 	}
-	return p.disk(record)
+	return h.pool.disk(record)
+}
+
+// thread is the process ID of the volume's journal thread.
+func (h *host) thread(record Record) (int, error) {
+	dev, err := h.openedDev(record)
+	if err != nil {
+		return 0, err
+	}
+	return journal.Of(record).Thread(dev, h.threads)
+}
+
+// workers are the further threads of the volume's journal.
+func (h *host) workers(record Record) ([]int, error) {
+	dev, err := h.openedDev(record)
+	if err != nil {
+		return nil, err
+	}
+	return journal.Of(record).Workers(dev, h.threads)
+}
+
+// openedDev is the device of an attached volume.
+func (h *host) openedDev(record Record) (blockdev.Dev, error) {
+	devices, err := h.pool.blocks(record).Opened(h.loops)
+	if err != nil {
+		return blockdev.Dev{}, err
+	}
+	if len(devices) != 1 {
+		return blockdev.Dev{}, fmt.Errorf("%w: Daybook has made %d loop devices of its image", ErrDetached, len(devices))
+	}
+	return devices[0].Dev, nil
 }

@@ -8,51 +8,42 @@ import (
 	"os"
 
 	"github.com/daybook-project/daybook/volume/internal/journal"
-	"github.com/daybook-project/daybook/volume/internal/store"
 	"github.com/daybook-project/daybook/volume/operation"
 )
 
 // finishInterrupted finishes or rolls back what a killed process left of an attachment,
 // so that the record is true: the volume is attached completely or not at all.
-func (p *Pool) finishInterrupted(ctx context.Context, record Record) (_ Record, err error) {
-	if record.Frozen {
-		if err := p.thaw(ctx, &record); err != nil {
-			return record, err
+func (v *held) finishInterrupted(ctx context.Context) error {
+	if v.record.Frozen {
+		if err := v.thaw(ctx); err != nil {
+			return err
 		}
 	}
-	if record, err = p.finishMoving(ctx, record); err != nil {
-		return record, err
+	if err := v.finishMoving(ctx); err != nil {
+		return err
 	}
-	a := record.Attachment
-	unfinished := record.Persist != nil && record.Persist.Unfinished
+	a := v.record.Attachment
+	unfinished := v.record.Persist != nil && v.record.Persist.Unfinished
 	if a == nil {
 		if unfinished {
-			err = p.endPersistence(ctx, &record)
+			return v.endPersistence(ctx)
 		}
-		return record, err
+		return nil
 	}
 	if a.State == Attached {
-		whole, err := p.isMounted(record)
+		whole, err := v.isMounted()
 		if err == nil && whole && unfinished {
-			err = p.unpersistAttached(ctx, &record)
+			err = v.unpersistAttached(ctx)
 		}
 		if err != nil || whole {
-			return record, err
+			return err
 		}
-		p.log.Info("the volume was attached, and is no longer: the host was restarted, or the volume was unmounted by other means", "volume", record.Name)
+		v.pool.log.Info("the volume was attached, and is no longer: the host was restarted, or the volume was unmounted by other means", "volume", v.record.Name)
 	}
-	after, err := p.rollback(ctx, record)
-	if err != nil {
-		return record, fmt.Errorf("what is left of its last attachment cannot be cleared: %w", err)
+	if err := v.rollback(ctx); err != nil {
+		return fmt.Errorf("what is left of its last attachment cannot be cleared: %w", err)
 	}
-	return after, p.writeDetached(after)
-}
-
-// isMounted says whether the image has its loop device, and that, or the volume's
-// own device, its mount.
-func (p *Pool) isMounted(record Record) (bool, error) {
-	_, mounted, err := p.readHost().mountedFrom(p, record)
-	return mounted, err
+	return v.writeDetached()
 }
 
 // checking is the step in which e2fsck, or fsck.jfs, corrects the file system of a detached
@@ -60,20 +51,18 @@ func (p *Pool) isMounted(record Record) (bool, error) {
 // superblock, which ext4 keeps in a file until e2fsck or resize2fs has ended
 // (ext4.Offline.Kept). Undone, the superblock is whole again; the step is then
 // done again.
-func (p *Pool) checking(record Record, l *store.Lock) operation.Step {
-	return p.checkingWith(record, l, nil)
-}
+func (v *held) checking() operation.Step { return v.checkingWith(nil) }
 
 // checkingWith gives also the report of e2fsck.
-func (p *Pool) checkingWith(record Record, l *store.Lock, report *CheckReport) operation.Step {
-	offline := p.offline(record, l)
+func (v *held) checkingWith(report *CheckReport) operation.Step {
+	offline := v.offline()
 	return operation.Step{
 		Name: "checked",
 		Do: func(ctx context.Context) error {
-			if _, err := journal.Of(record).Recover(ctx, offline.Device, offline.Lock); err != nil {
+			if _, err := journal.Of(v.record).Recover(ctx, offline.Device, offline.Lock); err != nil {
 				return err
 			}
-			found, err := examine(ctx, record, offline, true)
+			found, err := examine(ctx, v.record, offline, true)
 			if report != nil {
 				report.Clean, report.Corrected, report.Report = found.Clean, found.Corrected, found.Report
 			}
@@ -89,27 +78,27 @@ func (p *Pool) checkingWith(record Record, l *store.Lock, report *CheckReport) o
 // finishCheck does a check again that was interrupted, and says whether there was one.
 // If a resize was interrupted, it only makes the superblock readable: finishResize does
 // the rest.
-func (p *Pool) finishCheck(ctx context.Context, record Record, l *store.Lock) (finished bool, err error) {
-	if record.Attachment != nil {
+func (v *held) finishCheck(ctx context.Context) (finished bool, err error) {
+	if v.record.Attachment != nil {
 		return false, nil
 	}
-	if _, err := os.Lstat(p.files.KeptSuperblock(record.Name)); errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Lstat(v.pool.files.KeptSuperblock(v.record.Name)); errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
-	blocks := p.blocks(record)
+	blocks := v.blocks()
 	if err := blocks.Activate(ctx); err != nil {
 		return false, err
 	}
 	if err := blocks.CheckUnused(); err != nil {
 		return false, err
 	}
-	check := p.checking(record, l)
-	if err := p.steps().Undo(ctx, check); err != nil || record.Resize != 0 {
+	check := v.checking()
+	if err := v.pool.steps().Undo(ctx, check); err != nil || v.record.Resize != 0 {
 		return false, err
 	}
-	if err := p.steps().Do(ctx, check); err != nil {
+	if err := v.pool.steps().Do(ctx, check); err != nil {
 		return false, err
 	}
-	p.log.Info("a check of the file system was interrupted: it was checked again", "volume", record.Name)
+	v.pool.log.Info("a check of the file system was interrupted: it was checked again", "volume", v.record.Name)
 	return true, nil
 }

@@ -106,7 +106,9 @@ func (k *Keeper) look(all bool) {
 		seen[name] = true
 		kept, err := k.read(name)
 		if err == nil && kept != nil && kept.record.Frozen {
-			err = k.thaw(name)
+			if err = k.thaw(name); err != nil {
+				err = fmt.Errorf("it is frozen, and cannot be thawed: %w", err)
+			}
 		}
 		if err == nil && kept != nil {
 			if !all && !kept.urgent() {
@@ -137,13 +139,21 @@ func (k *Keeper) logOnce(name string, err error) {
 
 // thaw thaws a volume that a dead process left frozen.
 func (k *Keeper) thaw(name string) error {
-	thawed, err := k.pool.thawAbandoned(name)
+	v, err := k.pool.tryHold(name)
+	if errors.Is(err, ErrBusy) {
+		return nil // the process that has the lock thaws it
+	}
 	if err != nil {
-		return fmt.Errorf("it is frozen, and cannot be thawed: %w", err)
+		return err
 	}
-	if thawed {
-		k.pool.log.Warn("thawed a volume that a dead process had left frozen", "volume", name)
+	defer v.release()
+	if !v.record.Frozen {
+		return nil
 	}
+	if err := v.thaw(context.Background()); err != nil {
+		return err
+	}
+	k.pool.log.Warn("thawed a volume that a dead process had left frozen", "volume", name)
 	return nil
 }
 
@@ -167,19 +177,18 @@ func (k *Keeper) keep(name string, kept *keptRecord) error {
 	if inPlace, err := thread.InPlace(); err != nil || inPlace {
 		return err
 	}
-	l, err := store.LockDirectory(k.pool.files.VolumeDir(name))
+	v, err := k.pool.tryHold(name)
 	if errors.Is(err, ErrBusy) {
 		return nil // the process that has the lock places the thread
 	}
 	if err != nil {
 		return err
 	}
-	defer l.Release()
-	record, err := k.pool.files.Read(name)
-	if err != nil || record.Attachment == nil || record.Attachment.State != Attached {
-		return err
+	defer v.release()
+	if v.record.Attachment == nil || v.record.Attachment.State != Attached {
+		return nil
 	}
-	return k.pool.place(context.Background(), record)
+	return v.place(context.Background())
 }
 
 // leaveContainer moves the thread of an attached volume out of the container's

@@ -15,6 +15,7 @@ import (
 	"github.com/daybook-project/daybook/volume/internal/chunk"
 	"github.com/daybook-project/daybook/volume/internal/store"
 	"github.com/daybook-project/daybook/volume/internal/stream"
+	"github.com/daybook-project/daybook/volume/internal/transfer"
 	"github.com/daybook-project/daybook/volume/records"
 )
 
@@ -162,7 +163,7 @@ func TestAStreamIsAppliedToBlocksWithOldContent(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = apply(t.Context(), incoming, target, chunk.Sum{}, clear, nil)
+		err = transfer.Apply(t.Context(), incoming, target, chunk.Sum{}, clear, nil)
 		if clear && err != nil || !clear && !errors.Is(err, stream.ErrDamaged) {
 			t.Errorf("cleared: %v: %v", clear, err)
 		}

@@ -171,40 +171,45 @@ func clearMemory(ctx context.Context, directory string) error {
 
 // checkDeleteMemory refuses to delete a volume whose slice is in use, or whose memory is
 // gone. With Damaged, it removes memory that is gone from the record.
-func (p *Pool) checkDeleteMemory(record Record, options DeleteOptions) (Record, error) {
-	err := journal.Of(record).CheckDelete()
+func (v *held) checkDeleteMemory(options DeleteOptions) error {
+	err := journal.Of(v.record).CheckDelete()
 	switch {
 	case !errors.Is(err, region.ErrGone):
-		return record, err
+		return err
 	case !options.Damaged:
-		return record, fmt.Errorf("%w; make the memory available again, or, if it is gone for ever: daybook volume delete --damaged %s", err, record.Name)
+		return fmt.Errorf("%w; make the memory available again, or, if it is gone for ever: daybook volume delete --damaged %s", err, v.record.Name)
 	}
-	p.log.Warn("the volume is deleted without its slice of memory", "volume", record.Name, "why", err)
-	record.JournalMemory = nil
-	record.SetFormat()
-	return record, p.files.Write(record)
+	v.pool.log.Warn("the volume is deleted without its slice of memory", "volume", v.record.Name, "why", err)
+	return v.writeWithoutMemory()
+}
+
+// writeWithoutMemory records that the journal is not in memory.
+func (v *held) writeWithoutMemory() error {
+	v.record.JournalMemory = nil
+	v.record.SetFormat()
+	return v.write()
 }
 
 // recoverMemory writes what is only in memory to the file system of a detached volume, so
 // that its blocks alone are a whole file system.
-func (p *Pool) recoverMemory(ctx context.Context, record Record, l *store.Lock) error {
-	if record.JournalMemory == nil || record.Attachment != nil {
+func (v *held) recoverMemory(ctx context.Context) error {
+	if v.record.JournalMemory == nil || v.record.Attachment != nil {
 		return nil
 	}
-	return p.step(ctx, "memory recovered", func(ctx context.Context) error {
-		_, err := journal.Of(record).Recover(ctx, p.blocks(record).Node(), l.File)
+	return v.pool.step(ctx, "memory recovered", func(ctx context.Context) error {
+		_, err := journal.Of(v.record).Recover(ctx, v.blocks().Node(), v.lock.File)
 		return err
 	})
 }
 
 // repairMemory recovers the journal of a detached volume, or formats it again if it is
 // damaged and nothing is lost.
-func (p *Pool) repairMemory(ctx context.Context, record Record, l *store.Lock) (what string, err error) {
-	if err := p.blocks(record).CheckUnused(); err != nil {
+func (v *held) repairMemory(ctx context.Context) (what string, err error) {
+	if err := v.blocks().CheckUnused(); err != nil {
 		return "", err
 	}
-	err = p.step(ctx, "memory repaired", func(ctx context.Context) (err error) {
-		what, err = journal.Of(record).Repair(ctx, p.blocks(record).Node(), l.File)
+	err = v.pool.step(ctx, "memory repaired", func(ctx context.Context) (err error) {
+		what, err = journal.Of(v.record).Repair(ctx, v.blocks().Node(), v.lock.File)
 		return err
 	})
 	return what, err

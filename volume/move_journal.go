@@ -12,7 +12,6 @@ import (
 	"github.com/daybook-project/daybook/volume/internal/cause"
 	"github.com/daybook-project/daybook/volume/internal/journal"
 	"github.com/daybook-project/daybook/volume/internal/region"
-	"github.com/daybook-project/daybook/volume/internal/store"
 	"github.com/daybook-project/daybook/volume/operation"
 	"github.com/daybook-project/daybook/volume/records"
 )
@@ -31,29 +30,30 @@ func (p *Pool) MoveJournal(ctx context.Context, name string, to *MemoryOptions) 
 	return record, nil
 }
 
-func (p *Pool) moveJournal(ctx context.Context, name string, to *MemoryOptions) (record Record, err error) {
+func (p *Pool) moveJournal(ctx context.Context, name string, to *MemoryOptions) (_ Record, err error) {
 	asked := to
 	if to, err = to.located(); err != nil {
 		return Record{}, err
 	}
-	record, l, err := p.holdReady(ctx, name)
+	v, err := p.holdReady(ctx, name)
 	if err != nil {
 		return Record{}, err
 	}
-	defer l.Release()
+	defer v.release()
 	switch {
-	case record.Attachment != nil:
-		return Record{}, fmt.Errorf("it is %w: attached at %s; detach it first", ErrBusy, record.Attachment.Target)
-	case to != nil && record.JournalMemory != nil:
-		return record, asked.checkHas(*record.JournalMemory)
-	case to == nil && record.JournalMemory == nil:
-		return record, nil
-	case record.FileSystem == records.JFS:
-		return Record{}, fmt.Errorf("%w: a volume with JFS has its journal in memory", ErrUnsupported)
+	case v.record.Attachment != nil:
+		err = fmt.Errorf("it is %w: attached at %s; detach it first", ErrBusy, v.record.Attachment.Target)
+	case to != nil && v.record.JournalMemory != nil:
+		err = asked.checkHas(*v.record.JournalMemory)
+	case to == nil && v.record.JournalMemory == nil:
+	case v.record.FileSystem == records.JFS:
+		err = fmt.Errorf("%w: a volume with JFS has its journal in memory", ErrUnsupported)
 	case to == nil:
-		return p.journalToDisk(ctx, record, l)
+		err = v.journalToDisk(ctx)
+	default:
+		err = v.journalToMemory(ctx, to)
 	}
-	return p.journalToMemory(ctx, record, l, to)
+	return v.record, err
 }
 
 // checkHas checks that a journal in memory has what the options name.
@@ -79,114 +79,98 @@ func sameFile(one, other string) bool {
 	return err == nil && os.SameFile(a, b)
 }
 
-func (p *Pool) journalToMemory(ctx context.Context, record Record, l *store.Lock, to *MemoryOptions) (Record, error) {
-	if record.JournalDevice != "" {
-		return Record{}, fmt.Errorf("%w: its journal is on the device %s; only one inside the volume can move", ErrUnsupported, record.JournalDevice)
+func (v *held) journalToMemory(ctx context.Context, to *MemoryOptions) error {
+	if v.record.JournalDevice != "" {
+		return fmt.Errorf("%w: its journal is on the device %s; only one inside the volume can move", ErrUnsupported, v.record.JournalDevice)
 	}
-	before := record
-	moved := record
-	moved.JournalMemory = to.journal()
-	moved.JournalMemory.Moving = records.ToMemory
-	moved.SetFormat()
-	node := p.blocks(record).Node()
-	if err := checkCanBeInMemory(node, moved); err != nil {
-		return Record{}, err
+	moving := v.record
+	moving.JournalMemory = to.journal()
+	moving.JournalMemory.Moving = records.ToMemory
+	moving.SetFormat()
+	node := v.blocks().Node()
+	if err := checkCanBeInMemory(node, moving); err != nil {
+		return err
 	}
-	if err := journal.Of(moved).CheckCreate(ctx); err != nil {
-		return Record{}, err
+	if err := journal.Of(moving).CheckCreate(ctx); err != nil {
+		return err
 	}
 	// The file system must not need its present journal.
 	s, err := ext4.ReadSuperblock(node)
 	if err == nil && s.NeedsRecovery {
-		err = p.step(ctx, "journal replayed", p.offline(record, l).ReplayJournal)
+		err = v.pool.step(ctx, "journal replayed", v.offline().ReplayJournal)
 	}
 	if err != nil {
-		return Record{}, err
+		return err
 	}
-	err = p.run(&record).DoOrUndo(ctx,
+	return v.run().DoOrUndo(ctx,
 		operation.Step{
 			Name: "moving to memory",
 			Intent: func() (bool, error) {
-				record = moved
+				v.record = moving
 				return true, nil
 			},
-			Undo: func(ctx context.Context) (err error) {
-				record, err = p.undoMove(ctx, record)
-				return err
-			},
+			Undo: v.undoMove,
 		},
-		operation.Step{Name: "slice reserved", Do: func(ctx context.Context) error { return p.reserve(ctx, &record) }},
+		operation.Step{Name: "slice reserved", Do: func(ctx context.Context) error { return v.pool.reserve(ctx, &v.record) }},
 		enter("slice recorded", func() {}),
-		operation.Step{Name: "slice formatted", Do: func(ctx context.Context) error { return journal.Of(record).Format(ctx, l.File) }},
-		enter("journal moved", func() { record.JournalMemory.Moving = "" }),
+		operation.Step{Name: "slice formatted", Do: func(ctx context.Context) error { return journal.Of(v.record).Format(ctx, v.lock.File) }},
+		enter("journal moved", func() { v.record.JournalMemory.Moving = "" }),
 	)
-	if err != nil {
-		return before, err
-	}
-	return record, nil
 }
 
 // undoMove frees the slice of a volume whose journal moved to memory.
-func (p *Pool) undoMove(ctx context.Context, record Record) (Record, error) {
-	if err := journal.Of(record).Delete(ctx); err != nil {
-		return record, err
+func (v *held) undoMove(ctx context.Context) error {
+	if err := journal.Of(v.record).Delete(ctx); err != nil {
+		return err
 	}
-	record.JournalMemory = nil
-	record.SetFormat()
-	return record, p.files.Write(record)
+	return v.writeWithoutMemory()
 }
 
-func (p *Pool) journalToDisk(ctx context.Context, record Record, l *store.Lock) (Record, error) {
-	if err := p.recoverMemory(ctx, record, l); err != nil {
-		return Record{}, err
+func (v *held) journalToDisk(ctx context.Context) error {
+	if err := v.recoverMemory(ctx); err != nil {
+		return err
 	}
 	// Memory that is gone is not needed: all is in the file system.
-	if err := journal.Of(record).CheckDelete(); err != nil && !errors.Is(err, region.ErrGone) {
-		return Record{}, err
+	if err := journal.Of(v.record).CheckDelete(); err != nil && !errors.Is(err, region.ErrGone) {
+		return err
 	}
-	moving := enter("moving to disk", func() {
-		memory := *record.JournalMemory
-		memory.Moving = records.ToDisk
-		record.JournalMemory = &memory
-	})
-	if err := p.run(&record).Do(ctx, moving); err != nil {
-		return Record{}, err
+	if err := v.run().Do(ctx, enter("moving to disk", func() { v.record.JournalMemory.Moving = records.ToDisk })); err != nil {
+		return err
 	}
-	return p.finishMoveToDisk(ctx, record)
+	return v.finishMoveToDisk(ctx)
 }
 
-func (p *Pool) finishMoveToDisk(ctx context.Context, record Record) (Record, error) {
-	err := p.run(&record).Do(ctx,
+func (v *held) finishMoveToDisk(ctx context.Context) error {
+	return v.run().Do(ctx,
 		operation.Step{Name: "slice freed", Do: func(ctx context.Context) error {
-			err := journal.Of(record).Delete(ctx)
+			err := journal.Of(v.record).Delete(ctx)
 			if errors.Is(err, region.ErrGone) {
-				p.log.Warn("the journal is on the disk; its slice of memory was not freed, or does not exist any more", "volume", record.Name, "why", err)
+				v.pool.log.Warn("the journal is on the disk; its slice of memory was not freed, or does not exist any more", "volume", v.record.Name, "why", err)
 				return nil
 			}
 			return err
 		}},
 		enter("journal moved", func() {
-			record.JournalMemory = nil
-			record.MountOptions = withoutMemoryOptions(record.MountOptions)
-			record.SetFormat()
+			v.record.JournalMemory = nil
+			v.record.MountOptions = withoutMemoryOptions(v.record.MountOptions)
+			v.record.SetFormat()
 		}),
 	)
-	return record, err
 }
 
 // finishMoving undoes an interrupted move of a journal to memory, and finishes one to the
 // disk.
-func (p *Pool) finishMoving(ctx context.Context, record Record) (Record, error) {
-	if record.JournalMemory == nil {
-		return record, nil
+func (v *held) finishMoving(ctx context.Context) error {
+	if v.record.JournalMemory == nil {
+		return nil
 	}
-	switch record.JournalMemory.Moving {
+	switch v.record.JournalMemory.Moving {
 	case records.ToMemory:
-		return p.undoMove(ctx, record)
+		return v.undoMove(ctx)
 	case records.ToDisk:
-		return p.finishMoveToDisk(ctx, record)
+		return v.finishMoveToDisk(ctx)
 	}
-	return record, nil
+	return nil
 }
 
 // checkCanBeInMemory refuses a file system that cannot have its journal in memory.

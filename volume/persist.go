@@ -48,7 +48,7 @@ func checkPersist(record Record, o AttachOptions) error {
 
 // planPersistence enters in the record that the volume becomes persistent.
 // The mount point must be empty or missing.
-func planPersistence(record *Record, o AttachOptions) error {
+func (v *held) planPersistence(o AttachOptions) error {
 	s := o.persistence()
 	s.Unfinished = true
 	var err error
@@ -58,7 +58,7 @@ func planPersistence(record *Record, o AttachOptions) error {
 	dir, err := mountpoint.OpenBelow(o.Target)
 	if errors.Is(err, fs.ErrNotExist) {
 		s.MadeTarget = true
-		record.Persist = s
+		v.record.Persist = s
 		return nil
 	}
 	if err != nil {
@@ -68,67 +68,66 @@ func planPersistence(record *Record, o AttachOptions) error {
 	if err := mountpoint.CheckEmpty(dir); err != nil {
 		return err
 	}
-	record.Persist = s
+	v.record.Persist = s
 	return nil
 }
 
 // persistAttached makes an attached volume persistent.
-func (p *Pool) persistAttached(ctx context.Context, record *Record, o AttachOptions) error {
-	if err := planPersistence(record, o); err != nil {
+func (v *held) persistAttached(ctx context.Context, o AttachOptions) error {
+	if err := v.planPersistence(o); err != nil {
 		return err
 	}
-	err := p.run(record).Do(ctx,
-		enter("persisting", func() {
-			// The mount point goes with the persistence from now on.
-			record.Persist.MadeTarget, record.Attachment.MadeTarget = record.Attachment.MadeTarget, false
-		}),
+	s, a := v.record.Persist, v.record.Attachment
+	err := v.run().Do(ctx,
+		// The mount point goes with the persistence from now on.
+		enter("persisting", func() { s.MadeTarget, a.MadeTarget = a.MadeTarget, false }),
 		operation.Step{Name: "protection", Do: func(ctx context.Context) error {
-			_, err := p.protect(ctx, record)
+			_, err := v.protect(ctx)
 			return err
 		}},
-		enter("persistent", func() { record.Persist.Unfinished = false }),
+		enter("persistent", func() { s.Unfinished = false }),
 	)
 	if err != nil {
-		return errors.Join(err, p.unpersistAttached(context.WithoutCancel(ctx), record))
+		return errors.Join(err, v.unpersistAttached(context.WithoutCancel(ctx)))
 	}
 	return nil
 }
 
 // unpersistAttached rolls back what persistAttached did. The volume stays attached, and
 // its mount point belongs to the attachment again.
-func (p *Pool) unpersistAttached(ctx context.Context, record *Record) error {
-	return p.run(record).Do(ctx,
+func (v *held) unpersistAttached(ctx context.Context) error {
+	return v.run().Do(ctx,
 		operation.Step{Name: "unprotected", Do: func(context.Context) error {
-			if record.Persist.Protected {
-				p.clearFlag(*record)
+			if v.record.Persist.Protected {
+				v.clearFlag()
 			}
 			return nil
 		}},
 		enter("not persistent", func() {
-			record.Attachment.MadeTarget = record.Persist.MadeTarget
-			record.Persist = nil
+			v.record.Attachment.MadeTarget = v.record.Persist.MadeTarget
+			v.record.Persist = nil
 		}),
 	)
 }
 
 // recordEnding records the intent to end the persistence.
-func (p *Pool) recordEnding(ctx context.Context, record *Record) error {
-	err := p.run(record).Do(ctx, enter("persistence ending", func() { record.Persist.Unfinished = true }))
+func (v *held) recordEnding(ctx context.Context) error {
+	err := v.run().Do(ctx, enter("persistence ending", func() { v.record.Persist.Unfinished = true }))
 	if err != nil {
 		return fmt.Errorf("cannot record that it is no longer attached at the start of the host (free some space in pool %s, then: daybook volume detach %s): %w",
-			p.dir, record.Name, err)
+			v.pool.dir, v.record.Name, err)
 	}
 	return nil
 }
 
 // endPersistence ends the persistence of a volume that is not attached, after
 // recordEnding.
-func (p *Pool) endPersistence(ctx context.Context, record *Record) error {
-	if err := p.unprotect(ctx, *record); err != nil {
+func (v *held) endPersistence(ctx context.Context) error {
+	if err := v.unprotect(ctx); err != nil {
 		return err
 	}
-	record.Persist = nil
-	return p.writeDetached(*record)
+	v.record.Persist = nil
+	return v.writeDetached()
 }
 
 // AttachPersistent attaches a volume with the options that Attach has recorded for
@@ -144,7 +143,7 @@ func (p *Pool) AttachPersistent(ctx context.Context, name string) (_ Status, err
 	if s == nil || s.Unfinished {
 		return Status{}, fmt.Errorf("cannot attach volume %s: %w mount point: none is given, and none was recorded: want --target, once with --persist", name, ErrInvalid)
 	}
-	status, err := p.attach(ctx, name, persistentOptions(s), p.attachPersistentAgain)
+	status, err := p.attach(ctx, name, persistentOptions(s), (*held).attachPersistentAgain)
 	if err != nil {
 		return Status{}, cause.Failed("cannot attach volume %s: %w", name, err)
 	}
@@ -153,15 +152,15 @@ func (p *Pool) AttachPersistent(ctx context.Context, name string) (_ Status, err
 
 // attachPersistentAgain is attachAgain with the recorded options. They have no weight. The
 // volume keeps the AllowCache that its user attached it with since the start of the host.
-func (p *Pool) attachPersistentAgain(ctx context.Context, record Record, o AttachOptions) (Status, error) {
-	sameCache := o
-	sameCache.AllowCache = record.Attachment.AllowCache
-	differs := o.differences(attachedWith(record))
-	if differs == "" || sameCache.differences(attachedWith(record)) != "" {
-		return p.attachAgain(ctx, record, o)
+func (v *held) attachPersistentAgain(ctx context.Context, o AttachOptions) (Status, error) {
+	inForce, sameCache := attachedWith(v.record), o
+	sameCache.AllowCache = inForce.AllowCache
+	differs := o.differences(inForce)
+	if differs == "" || sameCache.differences(inForce) != "" {
+		return v.attachAgain(ctx, o)
 	}
-	p.log.Warn("the volume is attached with another option than at each start of the host", "volume", record.Name, "differs", differs)
-	return p.attachAgain(ctx, record, sameCache)
+	v.pool.log.Warn("the volume is attached with another option than at each start of the host", "volume", v.record.Name, "differs", differs)
+	return v.attachAgain(ctx, sameCache)
 }
 
 // AttachAllPersistent attaches all persistent volumes. If one fails, it continues with the

@@ -17,6 +17,7 @@ import (
 	"github.com/daybook-project/daybook/internal/awaittest"
 	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/internal/needs"
+	"github.com/daybook-project/daybook/volume/internal/backing"
 	"github.com/daybook-project/daybook/volume/internal/mountpoint"
 )
 
@@ -31,7 +32,7 @@ func (r *rig) restart(name string) {
 	if err := ext4.Unmount(r.t.Context(), record.Attachment.Target); err != nil {
 		r.t.Fatal(err)
 	}
-	devices, err := r.pool.openedDevices(record)
+	devices, err := r.pool.blocks(record).Opened(backing.Loops)
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -2,11 +2,9 @@ package volume
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/kernel"
-	"github.com/daybook-project/daybook/volume/internal/journal"
 	"github.com/daybook-project/daybook/volume/placement"
 )
 
@@ -36,47 +34,18 @@ func (p *Pool) placedOn(read func() *host, record Record) placement.Thread {
 	a := record.Attachment
 	return placement.Thread{
 		Name: record.Name, State: &a.Placed, Weight: record.Weight, ReadOnly: a.ReadOnly, WasPlaced: a.State == Attached,
-		PID:        func() (int, error) { return p.thread(read(), record) },
-		Workers:    func() ([]int, error) { return p.workers(read(), record) },
-		Disk:       func() (blockdev.Disk, error) { return read().disk(p, record) },
+		PID:        func() (int, error) { return read().thread(record) },
+		Workers:    func() ([]int, error) { return read().workers(record) },
+		Disk:       func() (blockdev.Disk, error) { return read().disk(record) },
 		Neighbours: neighbours{p}, Uncorrected: p.uncorrected, Log: p.log,
 	}
 }
 
+// placed returns the journal thread of a volume with an attachment.
+func (v *held) placed() placement.Thread { return v.pool.placed(v.record) }
+
 // place moves an attached volume's journal thread to its cgroup.
-func (p *Pool) place(ctx context.Context, record Record) error {
-	return p.placed(record).Place(ctx, p.run(&record))
-}
-
-// thread is the process ID of the volume's journal thread.
-func (p *Pool) thread(h *host, record Record) (int, error) {
-	dev, err := p.openedDev(h, record)
-	if err != nil {
-		return 0, err
-	}
-	return journal.Of(record).Thread(dev, h.threads)
-}
-
-// workers are the further threads of the volume's journal.
-func (p *Pool) workers(h *host, record Record) ([]int, error) {
-	dev, err := p.openedDev(h, record)
-	if err != nil {
-		return nil, err
-	}
-	return journal.Of(record).Workers(dev, h.threads)
-}
-
-// openedDev is the device of an attached volume.
-func (p *Pool) openedDev(h *host, record Record) (blockdev.Dev, error) {
-	devices, err := p.blocks(record).Opened(h.loops)
-	if err != nil {
-		return blockdev.Dev{}, err
-	}
-	if len(devices) != 1 {
-		return blockdev.Dev{}, fmt.Errorf("%w: Daybook has made %d loop devices of its image", ErrDetached, len(devices))
-	}
-	return devices[0].Dev, nil
-}
+func (v *held) place(ctx context.Context) error { return v.placed().Place(ctx, v.run()) }
 
 // neighbours are the pool's volumes.
 type neighbours struct{ pool *Pool }

@@ -72,7 +72,12 @@ func wantJournalFirst(t *testing.T, r *rig, disk poolDisk, name string) {
 	if err := weights.Set(status.Attachment.Journal, weights.Default()); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.pool.place(t.Context(), status.Record); err != nil || r.inspect(name).JournalWeight != weights.Max() {
+	v, err := r.pool.hold(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer v.release()
+	if err := v.place(t.Context()); err != nil || r.inspect(name).JournalWeight != weights.Max() {
 		t.Errorf("after another placement the journal's weight is %d, %v", r.inspect(name).JournalWeight, err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/volume/internal/cause"
+	"github.com/daybook-project/daybook/volume/internal/imagefile"
 	"github.com/daybook-project/daybook/volume/internal/store"
 	"github.com/daybook-project/daybook/volume/operation"
 	"github.com/daybook-project/daybook/volume/placement"
@@ -109,6 +110,9 @@ func (p *Pool) SetQuota(ctx context.Context, bytes uint64) (err error) {
 	record.QuotaBytes = bytes
 	return p.files.WritePool(record)
 }
+
+// Progress reports the progress of a long operation, in bytes; it may be nil.
+type Progress = imagefile.Progress
 
 // Usage says how full a pool is, in bytes.
 type Usage struct {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 
 	"golang.org/x/sys/unix"
 
@@ -22,13 +23,13 @@ import (
 // protect creates a persistent volume's mount point if it is missing, and sets
 // its immutable flag. Each step is recorded first. If the mount point cannot have
 // the flag, that is no error: the reason is in the record and the log.
-func (p *Pool) protect(ctx context.Context, record *Record) (changed bool, err error) {
-	s := record.Persist
+func (v *held) protect(ctx context.Context) (changed bool, err error) {
+	s := v.record.Persist
 	if err := checkParentMounted(*s); err != nil {
 		return false, err
 	}
 	if _, err := os.Lstat(s.Target); errors.Is(err, fs.ErrNotExist) {
-		err := p.run(record).Do(ctx, operation.Step{
+		err := v.run().Do(ctx, operation.Step{
 			Name: "persistent target",
 			Intent: func() (bool, error) {
 				was := s.MadeTarget
@@ -52,10 +53,10 @@ func (p *Pool) protect(ctx context.Context, record *Record) (changed bool, err e
 	}
 	before := *s
 	if err := mountpoint.CheckEmpty(dir); err != nil {
-		return changed, p.leaveUnprotected(record, err)
+		return changed, v.leaveUnprotected(err)
 	}
 	saved := false
-	err = p.run(record).Do(ctx, operation.Step{
+	err = v.run().Do(ctx, operation.Step{
 		Name: "protected",
 		Intent: func() (_ bool, err error) {
 			s.TargetInode, s.TargetBirthNanoseconds, err = mountpoint.Inode(dir)
@@ -74,41 +75,41 @@ func (p *Pool) protect(ctx context.Context, record *Record) (changed bool, err e
 		return changed, err
 	}
 	if errors.Is(err, mountpoint.ErrUnprotected) {
-		err = p.leaveUnprotected(record, err)
+		err = v.leaveUnprotected(err)
 	}
 	return changed, err
 }
 
 // leaveUnprotected records and logs why a mount point cannot be protected.
-func (p *Pool) leaveUnprotected(record *Record, why error) error {
+func (v *held) leaveUnprotected(why error) error {
 	if !errors.Is(why, mountpoint.ErrUnprotected) && !errors.Is(why, ErrInvalid) {
 		return why
 	}
-	s := record.Persist
+	s := v.record.Persist
 	s.Protected, s.Unprotected = false, why.Error()
-	p.log.Warn("while the volume is not attached, other processes can write into its mount point", "volume", record.Name, "target", s.Target, "why", why)
-	return p.files.Write(*record)
+	v.pool.log.Warn("while the volume is not attached, other processes can write into its mount point", "volume", v.record.Name, "target", s.Target, "why", why)
+	return v.write()
 }
 
 // warnUnprotected logs an error of protect.
-func (p *Pool) warnUnprotected(record Record, err error) {
-	p.log.Warn("the mount point is not protected", "volume", record.Name, "target", record.Persist.Target, "why", err)
+func (v *held) warnUnprotected(err error) {
+	v.pool.log.Warn("the mount point is not protected", "volume", v.record.Name, "target", v.record.Persist.Target, "why", err)
 }
 
 // unprotect clears the flag that protect set, and removes the mount point if it
 // is ours. Another directory in its place is not changed.
-func (p *Pool) unprotect(ctx context.Context, record Record) error {
-	s := record.Persist
-	return p.steps().Undo(ctx,
+func (v *held) unprotect(ctx context.Context) error {
+	s := v.record.Persist
+	return v.pool.steps().Undo(ctx,
 		operation.Step{Name: "persistent target", Undo: func(context.Context) error {
 			if s.MadeTarget && checkParentMounted(*s) == nil {
-				p.removeTarget(record.Name, s.Target)
+				v.removeTarget(s.Target)
 			}
 			return nil
 		}},
 		operation.Step{Name: "protected", Undo: func(context.Context) error {
 			if s.Protected {
-				p.clearFlag(record)
+				v.clearFlag()
 			}
 			return nil
 		}},
@@ -117,10 +118,11 @@ func (p *Pool) unprotect(ctx context.Context, record Record) error {
 
 // clearFlag clears the flag that protect set. If that fails, it logs a warning and
 // returns no error: the volume's data must remain accessible.
-func (p *Pool) clearFlag(record Record) {
-	if err := clearProtection(record.Persist); err != nil {
-		p.log.Warn("the mount point stays immutable: clear its flag with chattr -i "+record.Persist.Target,
-			"volume", record.Name, "target", record.Persist.Target, "why", err)
+func (v *held) clearFlag() {
+	s := v.record.Persist
+	if err := clearProtection(s); err != nil {
+		v.pool.log.Warn("the mount point stays immutable: clear its flag with chattr -i "+s.Target,
+			"volume", v.record.Name, "target", s.Target, "why", err)
 	}
 }
 
@@ -145,10 +147,32 @@ func clearProtection(s *Persistence) error {
 }
 
 // removeTarget removes a mount point that is ours.
-func (p *Pool) removeTarget(name, target string) {
+func (v *held) removeTarget(target string) {
 	err := mountpoint.Remove(target)
 	// It may have entries now, which are not ours.
 	if err != nil {
-		p.log.Warn("the mount point stays", "volume", name, "target", target, "why", err)
+		v.pool.log.Warn("the mount point stays", "volume", v.record.Name, "target", target, "why", err)
 	}
+}
+
+// The mount point of a persistent volume may be on a disk that is not mounted, such as one
+// with nofail in /etc/fstab. The directory of that disk's mount point is then on
+// another file system, where Daybook must not create or protect anything.
+
+// errParentUnmounted is wrapped by the refusal of a mount point without its file system.
+var errParentUnmounted = errors.New("is not mounted")
+
+// checkParentMounted refuses while nothing is mounted where the file system of the
+// mount point's parent was when the volume became persistent.
+func checkParentMounted(s Persistence) error {
+	if s.ParentMount == "" || s.ParentMount == "/" {
+		return nil // an older record, or the file system that is always there
+	}
+	mounted, err := mountpoint.Mounted(s.ParentMount)
+	if err != nil || mounted != "" {
+		return err
+	}
+	parent := filepath.Dir(s.Target)
+	return fmt.Errorf("%w mount point %s: the file system of %s %w: mount it on %s (findmnt --fstab %s)",
+		ErrInvalid, s.Target, parent, errParentUnmounted, s.ParentMount, s.ParentMount)
 }

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/volume/internal/backing"
 	"github.com/daybook-project/daybook/volume/internal/cause"
 	"github.com/daybook-project/daybook/volume/internal/chunk"
@@ -17,6 +16,7 @@ import (
 	"github.com/daybook-project/daybook/volume/internal/journal"
 	"github.com/daybook-project/daybook/volume/internal/store"
 	"github.com/daybook-project/daybook/volume/internal/stream"
+	"github.com/daybook-project/daybook/volume/internal/transfer"
 	"github.com/daybook-project/daybook/volume/operation"
 	"github.com/daybook-project/daybook/volume/records"
 )
@@ -127,10 +127,10 @@ func (p *Pool) receiveWhole(ctx context.Context, name string, incoming *stream.R
 			if err != nil {
 				return err
 			}
-			if err := apply(ctx, incoming, blocks().Node(), chunk.Sum{}, !zeros, o.Progress); err != nil {
+			if err := transfer.Apply(ctx, incoming, blocks().Node(), chunk.Sum{}, !zeros, o.Progress); err != nil {
 				return err
 			}
-			blockBytes, err := checkReceived(blocks().Node(), record.SizeBytes, record.SectorBytes)
+			blockBytes, err := transfer.CheckReceived(blocks().Node(), record.SizeBytes, record.SectorBytes)
 			if err == nil {
 				err = checkCanBeInMemory(blocks().Node(), record)
 			}
@@ -164,52 +164,53 @@ const nextFile = "next"
 // one rename.
 func (p *Pool) receiveChange(ctx context.Context, name string, incoming *stream.Reader, o ReceiveOptions) (_ Record, err error) {
 	header := incoming.Header
-	record, l, err := p.holdReady(ctx, name)
+	v, err := p.holdReady(ctx, name)
 	if errors.Is(err, ErrNotFound) {
 		return Record{}, fmt.Errorf("the stream holds only what differs from snapshot %s, which must be received first: %w", header.Base.Name, err)
 	}
 	if err != nil {
 		return Record{}, err
 	}
-	defer l.Release()
+	defer v.release()
 	switch {
-	case !record.InPool():
+	case !v.record.InPool():
 		return Record{}, fmt.Errorf("%w: it has no image, and only a volume with an image can be updated by a stream with a base; send the whole volume, without --base, and receive it under another name", ErrUnsupported)
-	case record.Attachment != nil:
-		return Record{}, fmt.Errorf("it is %w: attached at %s; detach it first", ErrBusy, record.Attachment.Target)
-	case record.ID != header.ID:
-		return Record{}, fmt.Errorf("%w: the stream is of another volume (%s, this one is %s)", ErrInvalid, header.ID, record.ID)
-	case record.SizeBytes != header.Base.SizeBytes:
-		return Record{}, fmt.Errorf("%w: it has %d bytes, and the stream's base %s had %d", ErrInvalid, record.SizeBytes, header.Base.Name, header.Base.SizeBytes)
+	case v.record.Attachment != nil:
+		return Record{}, fmt.Errorf("it is %w: attached at %s; detach it first", ErrBusy, v.record.Attachment.Target)
+	case v.record.ID != header.ID:
+		return Record{}, fmt.Errorf("%w: the stream is of another volume (%s, this one is %s)", ErrInvalid, header.ID, v.record.ID)
+	case v.record.SizeBytes != header.Base.SizeBytes:
+		return Record{}, fmt.Errorf("%w: it has %d bytes, and the stream's base %s had %d", ErrInvalid, v.record.SizeBytes, header.Base.Name, header.Base.SizeBytes)
 	}
-	if err := p.recoverMemory(ctx, record, l); err != nil {
+	if err := v.recoverMemory(ctx); err != nil {
 		return Record{}, err
 	}
 	var w work
 	var next string
-	after := record
 	err = p.steps().DoOrUndo(ctx,
-		making(&w, func(ctx context.Context) (work, error) { return p.changeWork(ctx, record.SizeBytes, header.SizeBytes) }),
+		making(&w, func(ctx context.Context) (work, error) {
+			return p.changeWork(ctx, v.record.SizeBytes, header.SizeBytes)
+		}),
 		operation.Step{Name: "received", Do: func(ctx context.Context) error {
 			next = filepath.Join(w.path, nextFile)
-			return p.receiveNext(ctx, record, incoming, next, o)
+			return v.receiveNext(ctx, incoming, next, o)
 		}},
-		operation.Step{Name: "exchanged", Do: func(ctx context.Context) (err error) {
-			after, err = p.exchange(ctx, record, header, next)
+		operation.Step{Name: "exchanged", Do: func(ctx context.Context) error {
+			err := v.exchange(ctx, header, next)
 			return errors.Join(err, w.undo(context.WithoutCancel(ctx)))
 		}},
 	)
-	return after, err
+	return v.record, err
 }
 
 // receiveNext makes the next image of a volume: a copy of the present one, with the
 // changes of the stream.
-func (p *Pool) receiveNext(ctx context.Context, record Record, incoming *stream.Reader, next string, o ReceiveOptions) error {
-	header := incoming.Header
+func (v *held) receiveNext(ctx context.Context, incoming *stream.Reader, next string, o ReceiveOptions) error {
+	header, record := incoming.Header, v.record
 	if err := imagefile.MakeSparse(next, record.SizeBytes); err != nil {
 		return err
 	}
-	if _, err := imagefile.CopyStill(ctx, p.files.Image(record.Name), next, record.SizeBytes, nil); err != nil {
+	if _, err := imagefile.CopyStill(ctx, v.pool.files.Image(record.Name), next, record.SizeBytes, nil); err != nil {
 		return err
 	}
 	sums, err := imagefile.Sums(ctx, next, record.SizeBytes, nil)
@@ -220,10 +221,10 @@ func (p *Pool) receiveNext(ctx context.Context, record Record, incoming *stream.
 	if err := os.Truncate(next, int64(header.SizeBytes)); err != nil {
 		return cause.NoSpace(err)
 	}
-	if err := apply(ctx, incoming, next, base, false, o.Progress); err != nil {
+	if err := transfer.Apply(ctx, incoming, next, base, false, o.Progress); err != nil {
 		return err
 	}
-	if _, err := checkReceived(next, header.SizeBytes, record.SectorBytes); err != nil {
+	if _, err := transfer.CheckReceived(next, header.SizeBytes, record.SectorBytes); err != nil {
 		return err
 	}
 	if record.Provision == Full {
@@ -251,125 +252,17 @@ func (p *Pool) changeWork(ctx context.Context, now, then uint64) (work, error) {
 
 // exchange replaces a volume's image. At each moment the image is at least as long as
 // recorded.
-func (p *Pool) exchange(ctx context.Context, record Record, header stream.Header, next string) (Record, error) {
-	before := record.SizeBytes
-	record.SizeBytes, record.Origin = header.SizeBytes, header.Record(record.Name).Origin
-	if record.SizeBytes < before {
-		if err := p.files.Write(record); err != nil {
-			return Record{}, err
-		}
-	}
-	err := p.step(ctx, "renamed", func(context.Context) error { return os.Rename(next, p.files.Image(record.Name)) })
-	if err != nil {
-		return Record{}, err
-	}
-	return record, p.files.Write(record) // and syncs the directory
-}
-
-// apply writes the content of a stream to an image and verifies all of it.
-// base is the checksum of the image before. clear: the parts that are not in the stream
-// are cleared, because they do not read as zeros.
-func apply(ctx context.Context, incoming *stream.Reader, image string, base chunk.Sum, clear bool, progress Progress) error {
-	size := incoming.Header.SizeBytes
-	out, err := imagefile.OpenDirect(image, os.O_WRONLY)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = out.Close() }()
-	end, err := writeFrames(ctx, incoming, out, clear, progress)
-	if err != nil {
-		return err
-	}
-	if end.Base != base {
-		if incoming.Header.Base != nil {
-			return fmt.Errorf("%w: the volume differs from the stream's base %s: it was written since, or is another volume; receive the whole volume under another name",
-				ErrInvalid, incoming.Header.Base.Name)
-		}
-		return fmt.Errorf("%w: it has no base, but the checksum of one", stream.ErrDamaged)
-	}
-	if err := cause.NoSpace(out.Sync()); err != nil {
-		return err
-	}
-	sums, err := imagefile.Sums(ctx, image, size, progress)
-	if err != nil {
-		return err
-	}
-	if chunk.ImageSum(size, sums) != end.Image {
-		return fmt.Errorf("%w: the received data differ from what the sender read", stream.ErrDamaged)
-	}
-	return nil
-}
-
-// writeFrames writes the frames of a stream, and returns the last one, which has the
-// checksums.
-func writeFrames(ctx context.Context, incoming *stream.Reader, out *os.File, clear bool, progress Progress) (end stream.Frame, err error) {
-	size := incoming.Header.SizeBytes
-	written := uint64(0)
-	for {
-		if err := ctx.Err(); err != nil {
-			return end, err
-		}
-		f, err := incoming.Frame()
-		if err != nil {
-			return end, err
-		}
-		to := f.Offset
-		if f.End {
-			to = size
-		}
-		if clear {
-			if err := clearRange(ctx, out, written, to); err != nil {
-				return end, err
-			}
-		}
-		switch {
-		case f.End:
-			return f, nil
-		case f.Data != nil:
-			_, err = out.WriteAt(f.Data, int64(f.Offset))
-		default:
-			err = imagefile.ClearRange(out, int64(f.Offset), int64(f.Length))
-		}
-		if err != nil {
-			return end, cause.NoSpace(err)
-		}
-		written = f.Offset + f.Length
-		progress.Report(written, size)
-	}
-}
-
-// clearBytes is how much is cleared between two checks of the context.
-const clearBytes = 64 << 20
-
-// clearRange clears an image from one offset to another.
-func clearRange(ctx context.Context, out *os.File, from, to uint64) error {
-	for from < to {
-		if err := ctx.Err(); err != nil {
+func (v *held) exchange(ctx context.Context, header stream.Header, next string) error {
+	name, before := v.record.Name, v.record.SizeBytes
+	v.record.SizeBytes, v.record.Origin = header.SizeBytes, header.Record(name).Origin
+	if v.record.SizeBytes < before {
+		if err := v.write(); err != nil {
 			return err
 		}
-		piece := min(to-from, clearBytes)
-		if err := imagefile.ClearRange(out, int64(from), int64(piece)); err != nil {
-			return cause.NoSpace(err)
-		}
-		from += piece
 	}
-	return nil
-}
-
-// checkReceived refuses a file system that cannot be attached here, and
-// returns its block size.
-func checkReceived(image string, sizeBytes uint64, sectorBytes uint32) (blockBytes uint32, err error) {
-	fs, err := ext4.ReadSuperblock(image)
-	switch {
-	case errors.Is(err, ext4.ErrNotExt4):
-		err = fmt.Errorf("%w: its content is no ext4: %w", stream.ErrDamaged, err)
-	case err != nil:
-	case fs.External() || fs.JournalDevice:
-		err = fmt.Errorf("%w: its journal is on another device", ErrUnsupported)
-	case fs.Blocks > sizeBytes/uint64(fs.BlockSizeBytes):
-		err = fmt.Errorf("%w: its file system is longer than the volume", stream.ErrDamaged)
-	case fs.BlockSizeBytes < sectorBytes:
-		err = fmt.Errorf("%w: the disk has sectors of %d bytes, and the volume blocks of %d", ErrUnsupported, sectorBytes, fs.BlockSizeBytes)
+	err := v.pool.step(ctx, "renamed", func(context.Context) error { return os.Rename(next, v.pool.files.Image(name)) })
+	if err != nil {
+		return err
 	}
-	return fs.BlockSizeBytes, err
+	return v.write() // and syncs the directory
 }

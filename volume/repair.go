@@ -111,9 +111,9 @@ func (p *Pool) repair(ctx context.Context, name string, deadline time.Time) (did
 	if err != nil {
 		return nil, err
 	}
-	r := &repairing{pool: p, record: record, lock: l}
+	r := &repairing{held: &held{pool: p, record: record, lock: l}}
 	for _, step := range []func(context.Context) error{
-		r.finishCheck, r.finishResize, r.finishInterrupted, r.protect, r.recoverMemory, r.replay,
+		r.check, r.resize, r.attachment, r.target, r.memory, r.journal,
 	} {
 		if err := step(ctx); err != nil {
 			return nil, err
@@ -122,50 +122,49 @@ func (p *Pool) repair(ctx context.Context, name string, deadline time.Time) (did
 	return r.did, nil
 }
 
-// repairing is the repair of one volume, which is locked. repair calls its steps in their order.
+// repairing is the repair of one volume. Its steps are named after what they repair, because a
+// name of held's would hide held's step; repair calls them in their order.
 type repairing struct {
-	pool   *Pool
-	record Record
-	lock   *store.Lock
-	did    []string
+	*held
+	did []string
 }
 
 func (r *repairing) report(format string, a ...any) {
 	r.did = append(r.did, fmt.Sprintf(format, a...))
 }
 
-func (r *repairing) finishCheck(ctx context.Context) error {
-	finished, err := r.pool.finishCheck(ctx, r.record, r.lock)
+func (r *repairing) check(ctx context.Context) error {
+	finished, err := r.finishCheck(ctx)
 	if finished {
 		r.report("check finished")
 	}
 	return err
 }
 
-func (r *repairing) finishResize(ctx context.Context) (err error) {
+func (r *repairing) resize(ctx context.Context) error {
 	if r.record.Resize == 0 {
 		return nil
 	}
-	if r.record, err = r.pool.finishResize(ctx, r.record, r.lock); err != nil {
+	if err := r.finishResize(ctx); err != nil {
 		return err
 	}
 	r.report("resize finished: %d bytes", r.record.SizeBytes)
 	return nil
 }
 
-// finishInterrupted finishes or rolls back attaching, detaching, a freeze and a move of
+// attachment finishes or rolls back attaching, detaching, a freeze and a move of
 // the journal. It places the thread of a volume that stays attached, and checks that the
 // blocks of a detached one are there.
-func (r *repairing) finishInterrupted(ctx context.Context) (err error) {
+func (r *repairing) attachment(ctx context.Context) (err error) {
 	before, memory := r.record.Attachment, r.record.JournalMemory
-	if r.record, err = r.pool.finishInterrupted(ctx, r.record); err != nil {
+	if err := r.finishInterrupted(ctx); err != nil {
 		return err
 	}
 	switch {
 	case r.record.Attachment != nil:
-		err = r.place(ctx)
+		err = r.placement(ctx)
 	case before == nil:
-		err = r.pool.blocks(r.record).Check(ctx)
+		err = r.blocks().Check(ctx)
 	case before.State == Attached:
 		r.report("no longer attached: cleared")
 	default:
@@ -177,12 +176,12 @@ func (r *repairing) finishInterrupted(ctx context.Context) (err error) {
 	return err
 }
 
-// place places the jbd2 thread of an attached volume again.
-func (r *repairing) place(ctx context.Context) error {
+// placement places the jbd2 thread of an attached volume again.
+func (r *repairing) placement(ctx context.Context) error {
 	if r.pool.status(r.record).Placed {
 		return nil
 	}
-	if err := r.pool.place(ctx, r.record); err != nil {
+	if err := r.place(ctx); err != nil {
 		return err
 	}
 	if r.pool.status(r.record).Placed {
@@ -191,15 +190,15 @@ func (r *repairing) place(ctx context.Context) error {
 	return nil
 }
 
-// protect protects the mount point of a persistent volume while it is detached. A mount
+// target protects the mount point of a persistent volume while it is detached. A mount
 // point that cannot be protected does not damage the volume.
-func (r *repairing) protect(ctx context.Context) error {
+func (r *repairing) target(ctx context.Context) error {
 	if r.record.Persist == nil || r.record.Attachment != nil {
 		return nil
 	}
-	protected, err := r.pool.protect(ctx, &r.record)
+	protected, err := r.protect(ctx)
 	if err != nil {
-		r.pool.warnUnprotected(r.record, err)
+		r.warnUnprotected(err)
 	}
 	if protected {
 		r.report("mount point protected again")
@@ -207,27 +206,27 @@ func (r *repairing) protect(ctx context.Context) error {
 	return nil
 }
 
-// recoverMemory repairs the journal in memory of a detached volume: its mount may have
+// memory repairs the journal in memory of a detached volume: its mount may have
 // ended without writing it back.
-func (r *repairing) recoverMemory(ctx context.Context) error {
+func (r *repairing) memory(ctx context.Context) error {
 	if r.record.Attachment != nil || r.record.JournalMemory == nil {
 		return nil
 	}
-	repaired, err := r.pool.repairMemory(ctx, r.record, r.lock)
+	repaired, err := r.repairMemory(ctx)
 	if repaired != "" {
 		r.report("%s", repaired)
 	}
 	return err
 }
 
-// replay replays the journal of a detached volume, after the host or a mount ended
+// journal replays the journal of a detached volume, after the host or a mount ended
 // uncleanly, so that the image alone is a complete file system. If that fails, the next
 // mount replays it.
-func (r *repairing) replay(ctx context.Context) error {
+func (r *repairing) journal(ctx context.Context) error {
 	if r.record.Attachment != nil || r.record.FileSystem == JFS {
 		return nil // the journal in memory of JFS was recovered
 	}
-	blocks := r.pool.blocks(r.record)
+	blocks := r.blocks()
 	s, err := ext4.ReadSuperblock(blocks.Node())
 	if err != nil || !s.NeedsRecovery || s.External() || s.InMemory {
 		return nil
@@ -235,7 +234,7 @@ func (r *repairing) replay(ctx context.Context) error {
 	if blocks.CheckUnused() != nil {
 		return nil
 	}
-	if err := r.pool.step(ctx, "journal replayed", r.pool.offline(r.record, r.lock).ReplayJournal); err != nil {
+	if err := r.pool.step(ctx, "journal replayed", r.offline().ReplayJournal); err != nil {
 		r.pool.log.Warn("the journal could not be replayed; the next attach replays it", "volume", r.record.Name, "why", err)
 		return nil
 	}

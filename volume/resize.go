@@ -8,7 +8,6 @@ import (
 
 	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/volume/internal/cause"
-	"github.com/daybook-project/daybook/volume/internal/store"
 )
 
 // ResizeOptions are the choices of [Pool.Resize].
@@ -40,63 +39,62 @@ func (p *Pool) resize(ctx context.Context, name string, size uint64, o ResizeOpt
 	if err := CheckSize(size); err != nil {
 		return Record{}, err
 	}
-	record, l, err := p.holdReady(ctx, name)
+	v, err := p.holdReady(ctx, name)
 	if err != nil {
 		return Record{}, err
 	}
-	defer l.Release()
+	defer v.release()
 	switch {
-	case size != record.SizeBytes && record.FileSystem == JFS:
-		return record, fmt.Errorf("%w: Daybook does not resize JFS, which cannot become shorter: copy the files to a new volume", ErrUnsupported)
-	case size > record.SizeBytes:
-		return p.grow(ctx, record, l, size, o.Progress)
-	case size < record.SizeBytes:
-		return p.shrink(ctx, record, l, size)
+	case size != v.record.SizeBytes && v.record.FileSystem == JFS:
+		err = fmt.Errorf("%w: Daybook does not resize JFS, which cannot become shorter: copy the files to a new volume", ErrUnsupported)
+	case size > v.record.SizeBytes:
+		err = v.grow(ctx, size, o.Progress)
+	case size < v.record.SizeBytes:
+		err = v.shrink(ctx, size)
 	}
-	return record, nil
+	return v.record, err
 }
 
-func (p *Pool) grow(ctx context.Context, record Record, l *store.Lock, size uint64, progress Progress) (Record, error) {
-	if err := p.checkWritable(record); err != nil {
-		return record, err
+func (v *held) grow(ctx context.Context, size uint64, progress Progress) error {
+	if err := v.checkWritable(); err != nil {
+		return err
 	}
+	from := v.record.SizeBytes
 	// Before anything changes.
-	if record.LVM != nil && record.LVM.ThinPool != "" {
-		if err := p.checkThinGrowth(ctx, record, size-record.SizeBytes); err != nil {
-			return record, err
+	if v.record.LVM != nil && v.record.LVM.ThinPool != "" {
+		if err := v.checkThinGrowth(ctx, size-from); err != nil {
+			return err
 		}
 	}
-	if record.Attachment == nil {
-		if err := p.steps().Do(ctx, p.checking(record, l)); err != nil {
-			return record, err
+	if v.record.Attachment == nil {
+		if err := v.pool.steps().Do(ctx, v.checking()); err != nil {
+			return err
 		}
 	} else if err := checkMayGrow(); err != nil {
-		return record, err
+		return err
 	}
-	all, err := p.files.Lock(ctx)
+	all, err := v.pool.files.Lock(ctx)
 	if err != nil {
-		return record, err
+		return err
 	}
 	defer all.Release()
-	blocks := p.blocks(record)
-	if err := blocks.CheckResize(ctx, size); err != nil {
-		return record, err
+	if err := v.blocks().CheckResize(ctx, size); err != nil {
+		return err
 	}
-	if record.InPool() {
-		if err := p.checkQuota(size - record.SizeBytes); err != nil {
-			return record, err
+	if v.record.InPool() {
+		if err := v.pool.checkQuota(size - from); err != nil {
+			return err
 		}
 	}
 	// With its new length, the image counts in the quota.
-	r := &resizing{pool: p, record: &record, lock: l, from: record.SizeBytes, to: size, progress: progress, counted: all.Release}
-	err = r.explain(p.run(&record).DoOrUndo(ctx, r.growSteps()...))
-	return record, err
+	r := &resizing{held: v, from: from, to: size, progress: progress, counted: all.Release}
+	return r.explain(v.run().DoOrUndo(ctx, r.growSteps()...))
 }
 
 // checkThinGrowth refuses so many bytes more of a thin volume if its pool has no space for their
 // tables. A kernel thread clears the new inode tables.
-func (p *Pool) checkThinGrowth(ctx context.Context, record Record, bytes uint64) error {
-	device, err := p.deviceOf(record)
+func (v *held) checkThinGrowth(ctx context.Context, bytes uint64) error {
+	device, err := v.device()
 	if err != nil {
 		return err
 	}
@@ -105,7 +103,7 @@ func (p *Pool) checkThinGrowth(ctx context.Context, record Record, bytes uint64)
 		return err
 	}
 	inodes := float64(s.Inodes) / (float64(s.Blocks) * float64(s.BlockSizeBytes))
-	return p.checkThinSpace(ctx, record, bytes, uint64(float64(bytes)*inodes*float64(s.InodeBytes)))
+	return v.pool.checkThinSpace(ctx, v.record, bytes, uint64(float64(bytes)*inodes*float64(s.InodeBytes)))
 }
 
 // checkMayGrow refuses if the kernel does not allow this process to make a mounted ext4
@@ -122,19 +120,19 @@ func checkMayGrow() error {
 	return nil
 }
 
-func (p *Pool) checkWritable(record Record) error {
-	if a := record.Attachment; a != nil && a.ReadOnly {
+func (v *held) checkWritable() error {
+	if a := v.record.Attachment; a != nil && a.ReadOnly {
 		return fmt.Errorf("it is %w: attached read-only at %s; detach it first", ErrBusy, a.Target)
 	}
 	return nil
 }
 
-// deviceOf is the path of the present file system: a block device, or the image.
-func (p *Pool) deviceOf(record Record) (string, error) {
-	if record.Attachment == nil {
-		return p.blocks(record).Node(), nil
+// device is the path of the present file system: a block device, or the image.
+func (v *held) device() (string, error) {
+	if v.record.Attachment == nil {
+		return v.blocks().Node(), nil
 	}
-	devices, err := p.openedDevices(record)
+	devices, err := v.openedDevices()
 	if err != nil {
 		return "", err
 	}

@@ -19,63 +19,56 @@ import (
 	"github.com/daybook-project/daybook/volume/operation"
 )
 
-func (p *Pool) offline(record Record, l *store.Lock) ext4.Offline {
-	fileSystem := ext4.Offline{Device: p.blocks(record).Node(), Lock: l.File, Kept: p.files.KeptSuperblock(record.Name)}
-	journal.Of(record).Offline(&fileSystem)
-	return fileSystem
-}
-
 // shrink makes a volume that is not attached shorter.
-func (p *Pool) shrink(ctx context.Context, record Record, l *store.Lock, size uint64) (Record, error) {
-	if record.Attachment != nil {
-		return record, fmt.Errorf("it is %w: attached at %s, and ext4 becomes shorter only while it is not mounted; detach it first", ErrBusy, record.Attachment.Target)
+func (v *held) shrink(ctx context.Context, size uint64) error {
+	if v.record.Attachment != nil {
+		return fmt.Errorf("it is %w: attached at %s, and ext4 becomes shorter only while it is not mounted; detach it first", ErrBusy, v.record.Attachment.Target)
 	}
-	if err := p.steps().Do(ctx, p.checking(record, l)); err != nil {
-		return record, err
+	if err := v.pool.steps().Do(ctx, v.checking()); err != nil {
+		return err
 	}
-	least, err := p.offline(record, l).MinimumBytes(ctx)
+	least, err := v.offline().MinimumBytes(ctx)
 	if err != nil {
-		return record, err
+		return err
 	}
 	if size < least {
-		return record, fmt.Errorf("%w size: %d bytes, but its data need at least %d", ErrInvalid, size, least)
+		return fmt.Errorf("%w size: %d bytes, but its data need at least %d", ErrInvalid, size, least)
 	}
-	if err := p.blocks(record).CheckResize(ctx, size); err != nil {
-		return record, err
+	if err := v.blocks().CheckResize(ctx, size); err != nil {
+		return err
 	}
-	r := &resizing{pool: p, record: &record, lock: l, from: record.SizeBytes, to: size}
-	err = r.explain(p.run(&record).DoOrUndo(ctx, r.shrinkSteps()...))
-	return record, err
+	r := &resizing{held: v, from: v.record.SizeBytes, to: size}
+	return r.explain(v.run().DoOrUndo(ctx, r.shrinkSteps()...))
 }
 
 // shrinkOnCopy has resize2fs work on a copy of the image, where the pool has
 // reflinks or twice the space that the copy takes: the other volumes need some,
 // too. Otherwise it does nothing and returns false.
-func (p *Pool) shrinkOnCopy(ctx context.Context, record Record, size uint64) (done bool, err error) {
-	image := p.files.Image(record.Name)
-	w, err := p.changeWork(ctx, 0, 0)
+func (v *held) shrinkOnCopy(ctx context.Context, size uint64) (done bool, err error) {
+	image, bytes := v.pool.files.Image(v.record.Name), v.record.SizeBytes
+	w, err := v.pool.changeWork(ctx, 0, 0)
 	if err != nil {
 		return false, err
 	}
 	defer func() { err = errors.Join(err, w.undo(context.WithoutCancel(ctx))) }()
 	next := filepath.Join(w.path, nextFile)
-	if err := imagefile.MakeSparse(next, record.SizeBytes); err != nil {
+	if err := imagefile.MakeSparse(next, bytes); err != nil {
 		return false, err
 	}
-	can, err := imagefile.Reflink(image, next, record.SizeBytes)
+	can, err := imagefile.Reflink(image, next, bytes)
 	if err != nil {
 		return false, err
 	}
 	if !can {
-		if room, err := p.hasTwice(image); err != nil || !room {
+		if room, err := v.pool.hasTwice(image); err != nil || !room {
 			return false, err
 		}
-		if _, err := imagefile.Copy(ctx, image, next, record.SizeBytes, nil, nil); err != nil {
+		if _, err := imagefile.Copy(ctx, image, next, bytes, nil, nil); err != nil {
 			return false, err
 		}
 	}
-	err = p.steps().Do(ctx,
-		operation.Step{Name: "resized", Do: func(ctx context.Context) error { return shrinkImage(ctx, record, next, size) }},
+	err = v.pool.steps().Do(ctx,
+		operation.Step{Name: "resized", Do: func(ctx context.Context) error { return shrinkImage(ctx, v.record, next, size) }},
 		operation.Step{Name: "exchanged", Do: func(context.Context) error { return os.Rename(next, image) }},
 	)
 	if err != nil {
@@ -120,34 +113,36 @@ func (p *Pool) hasTwice(path string) (bool, error) {
 
 // resizeInPlace has resize2fs work on the volume's blocks. What it overwrites is in the
 // undo file.
-func (p *Pool) resizeInPlace(ctx context.Context, record Record, l *store.Lock, size uint64) error {
-	undo := p.files.UndoFile(record.Name)
+func (v *held) resizeInPlace(ctx context.Context, size uint64) error {
+	undo := v.undoFile()
 	if err := makeUndoFile(undo); err != nil {
 		return err
 	}
-	return cause.NoSpace(p.offline(record, l).Resize(ctx, size, undo))
+	return cause.NoSpace(v.offline().Resize(ctx, size, undo))
 }
 
 // acceptResized checks what resize2fs has made, and then removes the undo file.
-func (p *Pool) acceptResized(ctx context.Context, record Record, l *store.Lock) error {
-	if err := p.offline(record, l).CheckResized(ctx); err != nil {
+func (v *held) acceptResized(ctx context.Context) error {
+	if err := v.offline().CheckResized(ctx); err != nil {
 		return cause.Damaged(err)
 	}
-	if err := imagefile.Sync(p.blocks(record).Node()); err != nil {
+	if err := imagefile.Sync(v.blocks().Node()); err != nil {
 		return err
 	}
-	return removeSynced(p.files.UndoFile(record.Name))
+	return removeSynced(v.undoFile())
 }
 
-func (p *Pool) hasUndoFile(name string) bool {
-	_, err := os.Lstat(p.files.UndoFile(name))
+func (v *held) undoFile() string { return v.pool.files.UndoFile(v.record.Name) }
+
+func (v *held) hasUndoFile() bool {
+	_, err := os.Lstat(v.undoFile())
 	return err == nil
 }
 
 // rollbackInPlace restores what an interrupted resize2fs has overwritten; without an
 // undo file there is nothing.
-func (p *Pool) rollbackInPlace(ctx context.Context, record Record, l *store.Lock) error {
-	undo := p.files.UndoFile(record.Name)
+func (v *held) rollbackInPlace(ctx context.Context) error {
+	undo := v.undoFile()
 	info, err := os.Stat(undo)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -155,8 +150,8 @@ func (p *Pool) rollbackInPlace(ctx context.Context, record Record, l *store.Lock
 	if err != nil {
 		return err
 	}
-	err = p.step(ctx, "undone", func(ctx context.Context) error {
-		offline := p.offline(record, l)
+	err = v.pool.step(ctx, "undone", func(ctx context.Context) error {
+		offline := v.offline()
 		var undoErr error
 		if info.Size() > 0 { // else nothing was overwritten
 			undoErr = offline.Undo(ctx, undo)
@@ -164,8 +159,8 @@ func (p *Pool) rollbackInPlace(ctx context.Context, record Record, l *store.Lock
 		if _, _, err := offline.Check(ctx, true); err != nil {
 			return errors.Join(undoErr, cause.Damaged(err))
 		}
-		p.log.Info("an interrupted resize was rolled back", "volume", record.Name, "e2undo", undoErr)
-		return imagefile.Sync(p.blocks(record).Node())
+		v.pool.log.Info("an interrupted resize was rolled back", "volume", v.record.Name, "e2undo", undoErr)
+		return imagefile.Sync(v.blocks().Node())
 	})
 	if err != nil {
 		return err

@@ -7,16 +7,13 @@ import (
 	"github.com/daybook-project/daybook/volume/internal/cause"
 	"github.com/daybook-project/daybook/volume/internal/imagefile"
 	"github.com/daybook-project/daybook/volume/internal/journal"
-	"github.com/daybook-project/daybook/volume/internal/store"
 	"github.com/daybook-project/daybook/volume/operation"
 )
 
 // resizing is a resize as steps. Resize does them; after a kill, the next operation on
 // the volume, or Repair, undoes them or does them again.
 type resizing struct {
-	pool     *Pool
-	record   *Record
-	lock     *store.Lock
+	*held
 	from, to uint64
 	progress Progress
 	// counted is called when the volume has its new length; nil: nothing.
@@ -25,9 +22,9 @@ type resizing struct {
 	rolledBack bool
 }
 
-// recordedResize is the resize that is in a record.
-func (p *Pool) recordedResize(record *Record, l *store.Lock) *resizing {
-	return &resizing{pool: p, record: record, lock: l, from: record.SizeBytes, to: record.Resize}
+// recordedResize is the resize that is in the record.
+func (v *held) recordedResize() *resizing {
+	return &resizing{held: v, from: v.record.SizeBytes, to: v.record.Resize}
 }
 
 // explain adds to an error that the resize is neither done nor rolled back.
@@ -63,7 +60,7 @@ func (r *resizing) begin() operation.Step {
 		},
 		Undo: func(context.Context) error {
 			r.record.Resize = 0
-			err := r.pool.files.Write(*r.record)
+			err := r.write()
 			r.rolledBack = err == nil
 			return err
 		},
@@ -88,7 +85,7 @@ func (r *resizing) sizeRecorded() operation.Step {
 
 // lengthened gives the blocks their new length, and writes a full image's new part.
 func (r *resizing) lengthened() operation.Step {
-	blocks := r.pool.blocks(*r.record)
+	blocks := r.blocks()
 	return operation.Step{
 		Name: "lengthened",
 		Do: func(ctx context.Context) error {
@@ -111,7 +108,7 @@ func (r *resizing) lengthened() operation.Step {
 			return imagefile.Sync(blocks.Node())
 		},
 		Undo: func(ctx context.Context) error {
-			device, err := r.pool.deviceOf(*r.record)
+			device, err := r.device()
 			if err != nil {
 				return err
 			}
@@ -136,25 +133,25 @@ func (r *resizing) lengthened() operation.Step {
 // capacity gives the opened device of an attached volume its new length.
 func (r *resizing) capacity() operation.Step {
 	return operation.Step{Name: "capacity", Do: func(context.Context) error {
-		device, err := r.pool.deviceOf(*r.record)
+		device, err := r.device()
 		if err != nil {
 			return err
 		}
-		return r.pool.blocks(*r.record).Lengthened(device)
+		return r.blocks().Lengthened(device)
 	}}
 }
 
 // grown has the kernel make the mounted file system longer.
 func (r *resizing) grown() operation.Step {
 	return operation.Step{Name: "grown", Do: func(ctx context.Context) error {
-		device, err := r.pool.deviceOf(*r.record)
+		device, err := r.device()
 		if err != nil {
 			return err
 		}
-		if err := journal.Of(*r.record).Grow(ctx, device, r.record.Attachment.Target, r.to); err != nil {
+		if err := journal.Of(r.record).Grow(ctx, device, r.record.Attachment.Target, r.to); err != nil {
 			return cause.NoSpace(err)
 		}
-		return r.pool.blocks(*r.record).Grown(r.from)
+		return r.blocks().Grown(r.from)
 	}}
 }
 
@@ -163,16 +160,14 @@ func (r *resizing) grown() operation.Step {
 func (r *resizing) resizedInPlace() operation.Step {
 	return operation.Step{
 		Name: "resized",
-		Do:   func(ctx context.Context) error { return r.pool.resizeInPlace(ctx, *r.record, r.lock, r.to) },
-		Undo: func(ctx context.Context) error { return r.pool.rollbackInPlace(ctx, *r.record, r.lock) },
+		Do:   func(ctx context.Context) error { return r.resizeInPlace(ctx, r.to) },
+		Undo: r.rollbackInPlace,
 	}
 }
 
 // checked checks what resize2fs has made. Then it is not undone any more.
 func (r *resizing) checked() operation.Step {
-	return operation.Step{Name: "resize checked", Do: func(ctx context.Context) error {
-		return r.pool.acceptResized(ctx, *r.record, r.lock)
-	}}
+	return operation.Step{Name: "resize checked", Do: r.acceptResized}
 }
 
 // shrunk makes the file system shorter, on a copy of the image or in place.
@@ -186,26 +181,26 @@ func (r *resizing) shrunk() operation.Step {
 			onCopy := false
 			if r.record.InPool() {
 				var err error
-				if onCopy, err = r.pool.shrinkOnCopy(ctx, *r.record, r.to); err != nil {
+				if onCopy, err = r.shrinkOnCopy(ctx, r.to); err != nil {
 					return err
 				}
 			}
 			if onCopy {
 				return nil
 			}
-			return r.pool.resizeInPlace(ctx, *r.record, r.lock, r.to)
+			return r.resizeInPlace(ctx, r.to)
 		},
 		Undo: func(ctx context.Context) error {
-			long, err := r.pool.blocks(*r.record).HasLength(r.from)
+			long, err := r.blocks().HasLength(r.from)
 			if err != nil {
 				return err
 			}
 			if long {
-				err = r.pool.rollbackInPlace(ctx, *r.record, r.lock)
+				err = r.rollbackInPlace(ctx)
 			} else {
 				// It is the copy, or was cut off, which resize2fs does last: the
 				// part that the undo file leads back to is gone.
-				err = r.pool.acceptResized(ctx, *r.record, r.lock)
+				err = r.acceptResized(ctx)
 			}
 			if err != nil {
 				return err
@@ -222,10 +217,10 @@ func (r *resizing) shrunk() operation.Step {
 // shortened checks the file system, and gives the blocks their new length.
 func (r *resizing) shortened() operation.Step {
 	return operation.Step{Name: "shortened", Do: func(ctx context.Context) error {
-		if err := r.pool.acceptResized(ctx, *r.record, r.lock); err != nil {
+		if err := r.acceptResized(ctx); err != nil {
 			return err
 		}
-		blocks := r.pool.blocks(*r.record)
+		blocks := r.blocks()
 		if err := blocks.SetLength(ctx, r.to); err != nil {
 			return err
 		}
@@ -234,7 +229,7 @@ func (r *resizing) shortened() operation.Step {
 }
 
 func (r *resizing) fileSystemBytes() (uint64, error) {
-	device, err := r.pool.deviceOf(*r.record)
+	device, err := r.device()
 	if err != nil {
 		return 0, err
 	}
@@ -247,38 +242,35 @@ func (r *resizing) isShort() (bool, error) {
 	return bytes <= r.to, err
 }
 
-func (r *resizing) hasUndoFile() bool { return r.pool.hasUndoFile(r.record.Name) }
-
 // finishResize finishes an interrupted resize, or rolls it back: a growing one is done
 // again, a shrinking one is undone unless the file system is short already.
-func (p *Pool) finishResize(ctx context.Context, record Record, l *store.Lock) (Record, error) {
-	record, err := p.finishInterrupted(ctx, record)
-	if err != nil {
-		return record, err
+func (v *held) finishResize(ctx context.Context) error {
+	if err := v.finishInterrupted(ctx); err != nil {
+		return err
 	}
-	if record.Attachment == nil {
-		if err := p.blocks(record).Activate(ctx); err != nil {
-			return record, err
+	if v.record.Attachment == nil {
+		if err := v.blocks().Activate(ctx); err != nil {
+			return err
 		}
 	}
-	r, run := p.recordedResize(&record, l), p.run(&record)
+	r, run := v.recordedResize(), v.run()
 	if r.to < r.from {
 		_, err := run.UndoOrDo(ctx, r.shrinkSteps()...)
-		return record, err
+		return err
 	}
-	if record.Attachment == nil {
+	if v.record.Attachment == nil {
 		if err := run.Undo(ctx, r.resizedInPlace()); err != nil {
-			return record, err
+			return err
 		}
 		// The journal may hold a growing that the superblock does not have yet.
-		if err := run.Do(ctx, p.checking(record, l)); err != nil {
-			return record, err
+		if err := run.Do(ctx, v.checking()); err != nil {
+			return err
 		}
 	}
-	err = r.explain(run.DoOrUndo(ctx, r.growSteps()...))
+	err := r.explain(run.DoOrUndo(ctx, r.growSteps()...))
 	if err != nil && r.rolledBack {
-		p.log.Warn("an interrupted resize was rolled back", "volume", record.Name, "why", err)
-		return record, nil
+		v.pool.log.Warn("an interrupted resize was rolled back", "volume", v.record.Name, "why", err)
+		return nil
 	}
-	return record, err
+	return err
 }

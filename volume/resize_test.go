@@ -330,12 +330,12 @@ func TestAnInterruptedOfflineResizeIsFinishedOrRolledBack(t *testing.T) {
 		const rounds = 10
 		for round := range rounds {
 			restore(t, original, r.pool.files.Image(name), size)
-			record, l, err := r.pool.files.Hold(t.Context(), name)
+			v, err := r.pool.hold(t.Context(), name)
 			if err != nil {
 				t.Fatal(err)
 			}
-			record.SizeBytes, record.Resize = size, to
-			if err := r.pool.files.Write(record); err != nil {
+			v.record.SizeBytes, v.record.Resize = size, to
+			if err := v.write(); err != nil {
 				t.Fatal(err)
 			}
 			if to > size {
@@ -343,7 +343,7 @@ func TestAnInterruptedOfflineResizeIsFinishedOrRolledBack(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if _, _, err := r.pool.offline(record, l).Check(t.Context(), true); err != nil {
+			if _, _, err := v.offline().Check(t.Context(), true); err != nil {
 				t.Fatal(err)
 			}
 			undo := r.pool.files.UndoFile(name)
@@ -363,9 +363,9 @@ func TestAnInterruptedOfflineResizeIsFinishedOrRolledBack(t *testing.T) {
 			if round == 0 {
 				whole = time.Since(began)
 			}
-			l.Release()
+			v.release()
 			what := r.repair().Volumes[name]
-			record = r.inspect(name).Record
+			record := r.inspect(name).Record
 			switch {
 			case record.SizeBytes == to:
 				finished++

@@ -9,13 +9,12 @@ import (
 	"os"
 	"time"
 
-	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/volume/internal/backing"
 	"github.com/daybook-project/daybook/volume/internal/cause"
 	"github.com/daybook-project/daybook/volume/internal/chunk"
 	"github.com/daybook-project/daybook/volume/internal/imagefile"
-	"github.com/daybook-project/daybook/volume/internal/store"
 	"github.com/daybook-project/daybook/volume/internal/stream"
+	"github.com/daybook-project/daybook/volume/internal/transfer"
 	"github.com/daybook-project/daybook/volume/records"
 )
 
@@ -54,7 +53,7 @@ func (p *Pool) send(ctx context.Context, name, snapshot, base string, w io.Write
 	}
 	defer func() { err = errors.Join(err, from.close()) }()
 	out := bufio.NewWriterSize(w, chunk.Bytes)
-	if err := from.send(ctx, out, o.Progress); err != nil {
+	if err := transfer.Send(ctx, out, from.header, from.image, from.base, o.Progress); err != nil {
 		return err
 	}
 	return out.Flush()
@@ -64,14 +63,13 @@ func (p *Pool) send(ctx context.Context, name, snapshot, base string, w io.Write
 // a snapshot may be deleted and operations on the volume may run. Its logical volumes are
 // claimed: meanwhile they cannot be deleted.
 type source struct {
-	pool   *Pool
-	record Record
+	// held keeps its lock only while the present content of a detached volume is sent.
+	*held
 	header stream.Header
 	image  *imagefile.Reader
 	base   *imagefile.Reader // nil without base
 	claims []*os.File
-	// lock is held, and work exists, if the present content is sent.
-	lock *store.Lock
+	// work exists if the present content of an attached volume is sent.
 	work work
 }
 
@@ -86,17 +84,18 @@ func (s *source) close() error {
 		errs = append(errs, claim.Close())
 	}
 	errs = append(errs, s.work.undo(context.Background()))
-	s.lock.Release()
+	s.release()
 	return errors.Join(errs...)
 }
 
 // openSource opens a snapshot of a volume, or with "" its present content, and its base.
 func (p *Pool) openSource(ctx context.Context, name, snapshot, base string, longest time.Duration) (_ *source, err error) {
-	record, l, err := p.holdReady(ctx, name)
+	v, err := p.holdReady(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	s := &source{pool: p, record: record, lock: l, header: stream.Header{
+	record := v.record
+	s := &source{held: v, header: stream.Header{
 		Format: stream.Format, Name: record.Name, ID: record.ID, Created: record.Created, SizeBytes: record.SizeBytes, Provision: record.Provision,
 		SectorBytes: record.SectorBytes, Weight: record.Weight, Labels: record.Labels, MountOptions: record.MountOptions, NoAtime: record.NoAtime,
 	}}
@@ -108,11 +107,11 @@ func (p *Pool) openSource(ctx context.Context, name, snapshot, base string, long
 	if record.FileSystem == JFS {
 		return nil, fmt.Errorf("%w: only volumes with ext4 are sent; this one has JFS: clone it, or copy its files", ErrUnsupported)
 	}
-	blocks := p.blocks(record)
+	blocks := v.blocks()
 	if err := blocks.CheckCopy(); err != nil {
 		return nil, err
 	}
-	if err := p.recoverMemory(ctx, record, l); err != nil {
+	if err := v.recoverMemory(ctx); err != nil {
 		return nil, err
 	}
 	node := blocks.Node()
@@ -125,7 +124,7 @@ func (p *Pool) openSource(ctx context.Context, name, snapshot, base string, long
 	if err != nil {
 		return nil, err
 	}
-	if err := checkSendable(node); err != nil {
+	if err := transfer.CheckSendable(node); err != nil {
 		return nil, err
 	}
 	if s.image, err = s.open(node, s.header.SizeBytes); err != nil {
@@ -137,8 +136,7 @@ func (p *Pool) openSource(ctx context.Context, name, snapshot, base string, long
 		}
 	}
 	if snapshot != "" || record.Attachment != nil {
-		l.Release()
-		s.lock = nil
+		s.release()
 	}
 	return s, nil
 }
@@ -149,7 +147,7 @@ func (s *source) snapshot(ctx context.Context, name string) (node string, err er
 	if err != nil {
 		return "", err
 	}
-	blocks := s.pool.blocks(s.record)
+	blocks := s.blocks()
 	if err := blocks.ActivateSnapshot(ctx, of); err != nil {
 		return "", err
 	}
@@ -164,11 +162,11 @@ func (s *source) freeze(ctx context.Context, longest time.Duration) (node string
 	if s.work, err = s.pool.snapshotWork(ctx, s.record, temporary); err != nil {
 		return "", err
 	}
-	freeze, err := s.pool.freezer(&s.record, s.lock, longest)
+	freeze, err := s.freezer(longest)
 	if err != nil {
 		return "", err
 	}
-	blocks := s.pool.blocks(s.record)
+	blocks := s.blocks()
 	to := backing.Copy{Directory: s.work.path, Held: s.work.lock.File, Snapshot: &temporary, LongestFreeze: longest, Mountpoint: mountpointOf(s.record)}
 	if _, _, err := blocks.Snapshot(ctx, to, freeze); err != nil {
 		return "", err
@@ -179,18 +177,6 @@ func (s *source) freeze(ctx context.Context, longest time.Duration) (node string
 	return s.work.image(), nil
 }
 
-// checkSendable refuses blocks that have no ext4, or one with its journal elsewhere.
-func checkSendable(node string) error {
-	fs, err := ext4.ReadSuperblock(node)
-	if err != nil {
-		return fmt.Errorf("its image is %w: %w", ErrCorrupt, err)
-	}
-	if fs.External() {
-		return fmt.Errorf("%w: its journal is on another device: send a clone, which has it inside", ErrUnsupported)
-	}
-	return nil
-}
-
 // openBase enters the base in the header, and opens it.
 func (s *source) openBase(ctx context.Context, name string) error {
 	of, err := s.pool.files.ReadSnapshot(s.record.Name, name)
@@ -198,7 +184,7 @@ func (s *source) openBase(ctx context.Context, name string) error {
 		return err
 	}
 	s.header.Base = &stream.Base{Name: of.Name, ID: of.ID, SizeBytes: of.SizeBytes}
-	blocks := s.pool.blocks(s.record)
+	blocks := s.blocks()
 	if err := blocks.ActivateSnapshot(ctx, of); err != nil {
 		return err
 	}
@@ -216,47 +202,4 @@ func (s *source) open(node string, bytes uint64) (*imagefile.Reader, error) {
 		s.claims = append(s.claims, claim)
 	}
 	return imagefile.NewReader(node, bytes)
-}
-
-// send reads image and base side by side.
-func (s *source) send(ctx context.Context, w io.Writer, progress Progress) error {
-	outgoing, err := stream.NewWriter(w, s.header)
-	if err != nil {
-		return err
-	}
-	size := s.header.SizeBytes
-	sums := make([]chunk.Sum, chunk.Count(size))
-	var baseSums []chunk.Sum
-	if s.base != nil {
-		baseSums = make([]chunk.Sum, chunk.Count(s.base.SizeBytes))
-	}
-	for index := range max(len(sums), len(baseSums)) {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		var base []byte
-		if index < len(baseSums) {
-			if base, err = s.base.Part(index); err != nil {
-				return err
-			}
-			baseSums[index] = chunk.SumOf(base)
-		}
-		if index >= len(sums) {
-			continue // the image has shrunk since
-		}
-		part, err := s.image.Part(index)
-		if err != nil {
-			return err
-		}
-		sums[index] = chunk.SumOf(part)
-		if err := outgoing.Difference(uint64(index)*chunk.Bytes, min(chunk.Bytes, size-uint64(index)*chunk.Bytes), base, part); err != nil {
-			return err
-		}
-		progress.Report(min(uint64(index+1)*chunk.Bytes, size), size)
-	}
-	var baseSum chunk.Sum
-	if s.base != nil {
-		baseSum = chunk.ImageSum(s.base.SizeBytes, baseSums)
-	}
-	return outgoing.End(baseSum, chunk.ImageSum(size, sums))
 }

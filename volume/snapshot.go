@@ -14,6 +14,7 @@ import (
 
 	"github.com/daybook-project/daybook/volume/internal/backing"
 	"github.com/daybook-project/daybook/volume/internal/cause"
+	"github.com/daybook-project/daybook/volume/internal/freezeguard"
 	"github.com/daybook-project/daybook/volume/internal/store"
 	"github.com/daybook-project/daybook/volume/operation"
 	"github.com/daybook-project/daybook/volume/records"
@@ -62,32 +63,32 @@ func (p *Pool) snapshot(ctx context.Context, name, snapshot string, o SnapshotOp
 	if err := errors.Join(CheckName(snapshot), CheckMaxFreeze(o.MaxFreeze)); err != nil {
 		return SnapshotRecord{}, err
 	}
-	record, l, err := p.holdReady(ctx, name)
+	v, err := p.holdReady(ctx, name)
 	if err != nil {
 		return SnapshotRecord{}, err
 	}
-	defer l.Release()
-	if err := p.blocks(record).CheckCopy(); err != nil {
+	defer v.release()
+	if err := v.blocks().CheckCopy(); err != nil {
 		return SnapshotRecord{}, err
 	}
-	if err := p.recoverMemory(ctx, record, l); err != nil {
+	if err := v.recoverMemory(ctx); err != nil {
 		return SnapshotRecord{}, err
 	}
 	place := p.files.SnapshotDir(name, snapshot)
 	if _, err := os.Lstat(place); err == nil {
 		return SnapshotRecord{}, ErrExists
 	}
-	s := newSnapshot(record, snapshot)
-	freeze, err := p.freezer(&record, l, longestFreeze(o.MaxFreeze))
+	s := newSnapshot(v.record, snapshot)
+	freeze, err := v.freezer(longestFreeze(o.MaxFreeze))
 	if err != nil {
 		return SnapshotRecord{}, err
 	}
 	var w work
 	steps := []operation.Step{
-		making(&w, func(ctx context.Context) (work, error) { return p.snapshotWork(ctx, record, s) }),
+		making(&w, func(ctx context.Context) (work, error) { return p.snapshotWork(ctx, v.record, s) }),
 		{Name: "copied", Do: func(ctx context.Context) (err error) {
-			to := backing.Copy{Directory: w.path, Held: w.lock.File, Snapshot: &s, LongestFreeze: longestFreeze(o.MaxFreeze), Mountpoint: mountpointOf(record), Progress: o.Progress}
-			s.Method, s.FrozenSeconds, err = p.blocks(record).Snapshot(ctx, to, freeze)
+			to := backing.Copy{Directory: w.path, Held: w.lock.File, Snapshot: &s, LongestFreeze: longestFreeze(o.MaxFreeze), Mountpoint: mountpointOf(v.record), Progress: o.Progress}
+			s.Method, s.FrozenSeconds, err = v.blocks().Snapshot(ctx, to, freeze)
 			s.Created = time.Now().UTC()
 			return err
 		}},
@@ -101,7 +102,7 @@ func (p *Pool) snapshot(ctx context.Context, name, snapshot string, o SnapshotOp
 			return nil
 		}},
 	}
-	err = p.steps().DoOrUndo(ctx, append(steps, p.publish(&w, place, fmt.Sprintf("snapshot %s of volume %s", snapshot, name))...)...)
+	err = p.steps().DoOrUndo(ctx, append(steps, w.publish(place, fmt.Sprintf("snapshot %s of volume %s", snapshot, name))...)...)
 	return s, err
 }
 
@@ -125,44 +126,18 @@ func mountpointOf(record Record) string {
 
 // freezer returns what freezes the file system of an attached volume; nil if it is
 // detached.
-func (p *Pool) freezer(record *Record, l *store.Lock, longest time.Duration) (backing.Freeze, error) {
-	if record.Attachment == nil {
+func (v *held) freezer(longest time.Duration) (backing.Freeze, error) {
+	if v.record.Attachment == nil {
 		return nil, nil
 	}
-	if record.InPool() {
-		if err := checkCanGuard(); err != nil {
+	if v.record.InPool() {
+		if err := freezeguard.CheckReady(); err != nil {
 			return nil, err
 		}
 	}
 	return func(ctx context.Context, do func(context.Context) error) (float64, error) {
-		return p.whileFrozen(ctx, record, l, longest, do)
+		return v.whileFrozen(ctx, longest, do)
 	}, nil
-}
-
-// holdReady locks a volume, finishes or rolls back what a killed process left of it, and
-// checks its blocks.
-func (p *Pool) holdReady(ctx context.Context, name string) (Record, *store.Lock, error) {
-	record, l, err := p.files.Hold(ctx, name)
-	if err != nil {
-		return Record{}, nil, err
-	}
-	if record, err = p.finishInterrupted(ctx, record); err == nil {
-		_, err = p.finishCheck(ctx, record, l)
-	}
-	if err == nil && record.Resize != 0 {
-		record, err = p.finishResize(ctx, record, l)
-	}
-	if err == nil {
-		err = p.blocks(record).Check(ctx)
-	}
-	if err == nil && record.Attachment == nil {
-		err = p.blocks(record).CheckUnused()
-	}
-	if err != nil {
-		l.Release()
-		return Record{}, nil, err
-	}
-	return record, l, nil
 }
 
 // Snapshots reports all of a volume's snapshots, oldest first. A damaged record is

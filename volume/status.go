@@ -70,17 +70,17 @@ type Status struct {
 // Inspect gives the full report on a volume.
 func (p *Pool) Inspect(ctx context.Context, name string) (_ Status, err error) {
 	defer func() { err = cause.Public(err) }()
-	return p.inspect(ctx, name, p.readHost())
+	return p.readHost().inspect(ctx, name)
 }
 
-func (p *Pool) inspect(ctx context.Context, name string, h *host) (Status, error) {
-	record, err := p.files.Read(name)
+func (h *host) inspect(ctx context.Context, name string) (Status, error) {
+	record, err := h.pool.files.Read(name)
 	if err != nil {
 		return Status{}, err
 	}
-	s := p.statusOn(h, record)
+	s := h.status(record)
 	if record.LVM != nil { // only lvs knows it
-		s.AllocatedBytes, err = p.blocks(record).AllocatedBytes(ctx)
+		s.AllocatedBytes, err = h.pool.blocks(record).AllocatedBytes(ctx)
 		var pool backing.PoolError
 		switch {
 		case err != nil && s.Problem == "":
@@ -104,7 +104,7 @@ func (p *Pool) List(ctx context.Context) (_ []Status, err error) {
 	h := p.readHost()
 	all := make([]Status, 0, len(names))
 	for _, name := range names {
-		status, err := p.inspect(ctx, name, h)
+		status, err := h.inspect(ctx, name)
 		if errors.Is(err, ErrNotFound) {
 			continue // deleted meanwhile
 		}
@@ -116,10 +116,11 @@ func (p *Pool) List(ctx context.Context) (_ []Status, err error) {
 	return all, nil
 }
 
-func (p *Pool) status(record Record) Status { return p.statusOn(p.readHost(), record) }
+func (p *Pool) status(record Record) Status { return p.readHost().status(record) }
 
-// statusOn asks the kernel; what it does not report stays empty.
-func (p *Pool) statusOn(h *host, record Record) Status {
+// status asks the kernel; what it does not report stays empty.
+func (h *host) status(record Record) Status {
+	p := h.pool
 	s := Status{Record: record, Pool: p.dir, Snapshots: p.files.SnapshotNames(record.Name)}
 	var st unix.Stat_t
 	nodeErr := unix.Stat(p.blocks(record).Node(), &st)
@@ -131,7 +132,7 @@ func (p *Pool) statusOn(h *host, record Record) Status {
 	mounted := false
 	var err error
 	if a != nil {
-		device, mounted, err = h.mountedFrom(p, record)
+		device, mounted, err = h.mountedFrom(record)
 	}
 	unfinished := p.unfinished(record, mounted)
 	if unfinished != "" && p.inProgress(record.Name) {
@@ -166,12 +167,12 @@ func (p *Pool) statusOn(h *host, record Record) Status {
 		s.Problem = fileSystemProblem(record, mount.Flags, ext4Errors(record, name))
 	}
 	s.Memory = memoryUse(record, device.Dev)
-	p.placementStatus(h, &s)
+	h.placementStatus(&s)
 	return s
 }
 
-func (p *Pool) placementStatus(h *host, s *Status) {
-	now := p.placedOn(func() *host { return h }, s.Record).Status()
+func (h *host) placementStatus(s *Status) {
+	now := h.pool.placedOn(func() *host { return h }, s.Record).Status()
 	s.JBD2PID, s.JournalCgroup, s.Placed = now.PID, now.Cgroup, now.Placed
 	s.ParentCgroup = s.Attachment.Cgroup
 	s.WeightInForce, s.JournalWeight = now.Weight, now.JournalWeight

@@ -6,11 +6,6 @@ import (
 	"github.com/daybook-project/daybook/volume/operation"
 )
 
-// run runs steps that keep their intents in the record of a volume.
-func (p *Pool) run(record *Record) operation.Run {
-	return p.engine.On(func() error { return p.files.Write(*record) })
-}
-
 // steps runs steps that need no intent of their own: it is recorded already, or their
 // work directory is removed to undo them.
 func (p *Pool) steps() operation.Run { return p.engine.On(nil) }

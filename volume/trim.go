@@ -24,30 +24,30 @@ func (p *Pool) Trim(ctx context.Context, name string) (trimmedBytes uint64, err 
 }
 
 func (p *Pool) trim(ctx context.Context, name string) (trimmed uint64, err error) {
-	record, l, err := p.holdReady(ctx, name)
+	v, err := p.holdReady(ctx, name)
 	if err != nil {
 		return 0, err
 	}
-	defer l.Release()
-	if record.Provision == Full {
+	defer v.release()
+	if v.record.Provision == Full {
 		return 0, fmt.Errorf("%w: it is full, and a trim would remove the blocks that were allocated at its creation", ErrUnsupported)
 	}
-	if record.Attachment == nil {
+	if v.record.Attachment == nil {
 		return 0, fmt.Errorf("it is %w: only a mounted file system knows what it does not use; attach it first", ErrDetached)
 	}
-	if err := p.checkWritable(record); err != nil {
+	if err := v.checkWritable(); err != nil {
 		return 0, err
 	}
-	directory, err := unix.Open(record.Attachment.Target, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	directory, err := unix.Open(v.record.Attachment.Target, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, unix.Close(directory)) }()
-	for at := uint64(0); at < record.SizeBytes; at += trimBytes {
+	for at := uint64(0); at < v.record.SizeBytes; at += trimBytes {
 		if err := ctx.Err(); err != nil {
 			return trimmed, err
 		}
-		bytes, err := trimRange(directory, at, min(trimBytes, record.SizeBytes-at))
+		bytes, err := trimRange(directory, at, min(trimBytes, v.record.SizeBytes-at))
 		if err != nil {
 			return trimmed, err
 		}

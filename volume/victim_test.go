@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/atomicfile"
+	"github.com/daybook-project/daybook/volume/internal/backing"
 	"github.com/daybook-project/daybook/volume/internal/region"
 )
 
@@ -90,7 +91,11 @@ var operations = map[string]func(context.Context, *Pool, order) error{
 		// At once, unlike Detach.
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
-		return p.awaitAlone(ctx, record)
+		devices, err := p.blocks(record).Opened(backing.Loops)
+		if err != nil {
+			return err
+		}
+		return awaitAlone(ctx, devices)
 	},
 	"delete": func(ctx context.Context, p *Pool, o order) error { return p.Delete(ctx, o.Name, DeleteOptions{}) },
 	"repair": func(ctx context.Context, p *Pool, _ order) error {

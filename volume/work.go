@@ -157,14 +157,14 @@ func withPatience(ctx context.Context) (context.Context, context.CancelFunc) {
 }
 
 // publish returns the steps that move a work to its place, which must not exist.
-func (p *Pool) publish(w *work, place, what string) []operation.Step {
+func (w *work) publish(place, what string) []operation.Step {
 	return []operation.Step{
 		{Name: "synced", Do: func(context.Context) error { return syncTree(w.path) }},
-		{Name: "published", Do: func(context.Context) error { return moveToPlace(w, place, what) }},
+		{Name: "published", Do: func(context.Context) error { return w.moveToPlace(place, what) }},
 	}
 }
 
-func moveToPlace(w *work, place, what string) error {
+func (w *work) moveToPlace(place, what string) error {
 	err := unix.Renameat2(unix.AT_FDCWD, w.path, unix.AT_FDCWD, place, unix.RENAME_NOREPLACE)
 	if errors.Is(err, unix.EINVAL) {
 		// Not every file system has this flag (NFS); none replaces a directory
@@ -194,7 +194,7 @@ func (p *Pool) publishVolume(w *work, record *Record, progress Progress) []opera
 		}
 		return cause.NoSpace(os.Mkdir(filepath.Join(w.path, store.SnapshotsDir), 0o711))
 	}}
-	return append([]operation.Step{complete}, p.publish(w, p.files.VolumeDir(record.Name), "volume "+record.Name)...)
+	return append([]operation.Step{complete}, w.publish(p.files.VolumeDir(record.Name), "volume "+record.Name)...)
 }
 
 // drop moves something out of the pool by one rename, and then removes it. It needs no

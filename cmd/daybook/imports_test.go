@@ -19,11 +19,11 @@ const modulePath = "github.com/daybook-project/daybook/"
 // layers.
 var volumeLayers = [][]string{
 	{"volume/operation", "volume/internal/chunk", "volume/internal/cause"},
-	{"volume/placement", "volume/internal/imagefile"},
+	{"volume/placement", "volume/internal/imagefile", "volume/internal/freezeguard"},
 	{"volume/records"},
 	{"volume/internal/region", "volume/internal/filesystem"},
 	{"volume/internal/store", "volume/internal/journal", "volume/internal/stream", "volume/internal/mountpoint"},
-	{"volume/internal/backing"},
+	{"volume/internal/backing", "volume/internal/transfer"},
 	{"volume"},
 }
 

@@ -1,7 +1,15 @@
-package volume
+// Package freezeguard freezes file systems in a process of its own, the guardian. A frozen
+// file system blocks its writers until a process thaws it, also after the death of the
+// process that froze it. The guardian outlives its caller: it is in a session of its own and
+// in the root cgroups, and ignores the signals that end a login or a service. It thaws when
+// the caller asks for it, when the caller has died, and when the freeze exceeds its limit. It
+// shares the caller's lock of the volume, so that no other process works on the volume before
+// it is thawed.
+//
+// guard.go has the guardian, caller.go the other side of the conversation.
+package freezeguard
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -16,27 +24,18 @@ import (
 	"github.com/daybook-project/daybook/internal/cgroup"
 )
 
-// A frozen file system blocks its writers until a process thaws it, also after
-// the death of the process that froze it. So a separate process, the guardian,
-// freezes and thaws. It outlives its caller: it is in a session of its own and in
-// the root cgroups, and ignores the signals that end a login or a service. It
-// thaws when the caller asks for it, when the caller has died, and when the freeze
-// exceeds its limit. It shares the caller's lock of the volume, so that no other process
-// works on the volume before it is thawed.
+// variable in the environment makes a program that calls [IfAsked] a guardian, with the
+// pool, the volume and the longest freeze in nanoseconds as arguments.
+const variable = "DAYBOOK_VOLUME_GUARD"
 
-// guardVariable in the environment makes a program that calls [GuardIfAsked] a
-// guardian, with the pool, the volume and the longest freeze in nanoseconds as
-// arguments.
-const guardVariable = "DAYBOOK_VOLUME_GUARD"
-
-// guardName is the guardian's name in a list of processes.
-const guardName = "daybook-freeze-guard"
+// Name is the guardian's name in a list of processes.
+const Name = "daybook-freeze-guard"
 
 // The open files that the caller passes to its guardian.
 const (
-	guardConversationFD = 3 // a socket to the caller
-	guardDirectoryFD    = 4 // the root directory of the file system
-	guardLockFD         = 5 // the volume's lock, which only has to stay open
+	conversationFD = 3 // a socket to the caller
+	directoryFD    = 4 // the root directory of the file system
+	lockFD         = 5 // the volume's lock, which only has to stay open
 )
 
 // The messages between caller and guardian. Each is one packet; after those that end
@@ -54,27 +53,25 @@ const (
 	maxSayBytes = 4096
 )
 
-// guardReady is set if this program can be a guardian.
-var guardReady atomic.Bool
+// Ready is set if this program can be a guardian.
+var Ready atomic.Bool
 
-// GuardIfAsked turns the calling program into the guardian of a frozen file
-// system and never returns, if it was started for that; otherwise it
-// does nothing. A program that calls [Pool.Snapshot], [Pool.Clone] or
-// [Pool.Send] calls it before anything else in main, and tests in TestMain:
-// without it, these refuse an attached volume with ErrUnsupported.
-func GuardIfAsked() {
-	if os.Getenv(guardVariable) == "" {
-		guardReady.Store(true)
+// IfAsked turns the calling program into a guardian and never returns, if it was started for
+// that. thawed is called when the file system is thawed and the caller has closed the
+// conversation or is dead, with the pool and the volume of [Freeze].
+func IfAsked(thawed func(pool, volume string) error) {
+	if os.Getenv(variable) == "" {
+		Ready.Store(true)
 		return
 	}
-	if err := guardAsAsked(); err != nil {
-		fmt.Fprintf(os.Stderr, "%s: %v\n", guardName, err)
+	if err := guardAsAsked(thawed); err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", Name, err)
 		os.Exit(1)
 	}
 	os.Exit(0)
 }
 
-func guardAsAsked() error {
+func guardAsAsked(thawed func(pool, volume string) error) error {
 	if len(os.Args) != 4 {
 		return errors.New("want the pool, the volume and the longest freeze as arguments")
 	}
@@ -86,7 +83,7 @@ func guardAsAsked() error {
 	if err := guard(time.Duration(longest)); err != nil {
 		return err
 	}
-	return recordThawed(os.Args[1], os.Args[2])
+	return thawed(os.Args[1], os.Args[2])
 }
 
 // guard freezes when the caller asks for it. It returns when the file system is thawed and
@@ -97,14 +94,14 @@ func guard(longest time.Duration) error {
 		return nil
 	}
 	began := time.Now()
-	if err := unix.IoctlSetInt(guardDirectoryFD, fiFreeze, 0); err != nil {
+	if err := unix.IoctlSetInt(directoryFD, fiFreeze, 0); err != nil {
 		say(sayFailed + errorNumber(err))
 		awaitEnd()
 		return nil
 	}
 	say(sayFrozen)
 	word, inTime := hear(max(0, longest-time.Since(began)))
-	err := unix.IoctlSetInt(guardDirectoryFD, fiThaw, 0)
+	err := unix.IoctlSetInt(directoryFD, fiThaw, 0)
 	notOurs := errors.Is(err, unix.EINVAL)
 	switch {
 	case err != nil && !notOurs:
@@ -130,7 +127,7 @@ func awaitEnd() {
 
 // say sends a message to the caller; hear notices a dead one.
 func say(text string) {
-	_, _ = unix.SendmsgN(guardConversationFD, []byte(text), nil, nil, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT)
+	_, _ = unix.SendmsgN(conversationFD, []byte(text), nil, nil, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT)
 }
 
 // hear waits for the caller's next message, "" if the caller has died. inTime is false if
@@ -144,7 +141,7 @@ func hear(patience time.Duration) (word string, inTime bool) {
 			left := max(0, time.Until(deadline))
 			wait = int((left + time.Millisecond - 1) / time.Millisecond)
 		}
-		fds := []unix.PollFd{{Fd: guardConversationFD, Events: unix.POLLIN}}
+		fds := []unix.PollFd{{Fd: conversationFD, Events: unix.POLLIN}}
 		ready, err := unix.Poll(fds, wait)
 		switch {
 		case errors.Is(err, unix.EINTR):
@@ -154,7 +151,7 @@ func hear(patience time.Duration) (word string, inTime bool) {
 		case ready == 0:
 			return "", false
 		}
-		n, err := unix.Read(guardConversationFD, buffer)
+		n, err := unix.Read(conversationFD, buffer)
 		if errors.Is(err, unix.EINTR) || errors.Is(err, unix.EAGAIN) {
 			continue
 		}
@@ -166,19 +163,4 @@ func errorNumber(err error) string {
 	var number unix.Errno
 	_ = errors.As(err, &number) // 0 is no error number of the kernel
 	return strconv.Itoa(int(number))
-}
-
-// recordThawed corrects the record of a volume that a dead caller left frozen. A living
-// caller has corrected it already.
-func recordThawed(dir, name string) error {
-	p, err := Open(context.Background(), dir, PoolOptions{})
-	if err != nil {
-		return err
-	}
-	record, err := p.files.Read(name)
-	if err != nil || !record.Frozen {
-		return err
-	}
-	record.Frozen = false
-	return p.files.Write(record)
 }
