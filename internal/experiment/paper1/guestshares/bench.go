@@ -29,6 +29,8 @@ type Options struct {
 	CountInstructions bool
 	// Scenarios is the number of scenarios from scenariosOf; 0 means all.
 	Scenarios int
+	// Repetitions is how often each scenario runs; 0 means once.
+	Repetitions int
 }
 
 // Guest is a booted kernel.
@@ -84,6 +86,8 @@ type Run struct {
 	Bounded bool `json:"bounded"`
 	// Counted: see Options.CountInstructions.
 	Counted bool `json:"counted"`
+	// Repetition is the number of the run of this scenario, from 1.
+	Repetition int `json:"repetition"`
 	scenario.Summary
 	phases   []scenario.Phase
 	scenario scenario.Scenario
@@ -157,20 +161,30 @@ func Bench(ctx context.Context, l fixture.Lab, o Options) (Result, error) {
 func (r *Result) benchKernel(ctx context.Context, l fixture.Lab, g Guest, kernel string, o Options) error {
 	for _, divider := range o.Dividers {
 		for _, scenario := range scenariosOf(divider, o) {
-			run := Run{Kernel: g.Kernel(), Divider: divider, Settings: scenario.DividerText(), Bounded: divider != fixture.IOCostAuto, Counted: o.CountInstructions, scenario: scenario}
-			for _, law := range laws {
-				what := fmt.Sprintf("%s, %s, %s, %s", kernel, divider, scenario.Name, law)
-				l.Say(what)
-				phase, err := g.Run(ctx, Case{Scenario: scenario, Law: law}, func(line string) { l.Say(what + ": " + line) })
-				if err != nil {
-					return fmt.Errorf("%s, scenario %s, %s: %w", divider, scenario.Name, law, err)
+			for n := range max(1, o.Repetitions) {
+				run := Run{Kernel: g.Kernel(), Divider: divider, Settings: scenario.DividerText(), Bounded: divider != fixture.IOCostAuto, Counted: o.CountInstructions, Repetition: n + 1, scenario: scenario}
+				if err := run.measure(ctx, l, g, kernel); err != nil {
+					return err
 				}
-				run.phases = append(run.phases, phase)
+				r.Runs = append(r.Runs, run)
 			}
-			run.Summary = scenario.Summarize(run.phases)
-			r.Runs = append(r.Runs, run)
 		}
 	}
+	return nil
+}
+
+// measure runs the phases of a run in a guest.
+func (run *Run) measure(ctx context.Context, l fixture.Lab, g Guest, kernel string) error {
+	for _, law := range laws {
+		what := fmt.Sprintf("%s, %s, %s, run %d, %s", kernel, run.Divider, run.scenario.Name, run.Repetition, law)
+		l.Say(what)
+		phase, err := g.Run(ctx, Case{Scenario: run.scenario, Law: law}, func(line string) { l.Say(what + ": " + line) })
+		if err != nil {
+			return fmt.Errorf("%s, scenario %s, %s: %w", run.Divider, run.scenario.Name, law, err)
+		}
+		run.phases = append(run.phases, phase)
+	}
+	run.Summary = run.scenario.Summarize(run.phases)
 	return nil
 }
 
@@ -199,7 +213,7 @@ func (r Result) Check() error {
 
 func (run Run) checkCounted(phase scenario.PhaseSummary) (errs []error) {
 	refuse := func(format string, values ...any) {
-		errs = append(errs, fmt.Errorf("%s, %s, %s: %s", run.Kernel, run.Divider, run.Scenario, fmt.Sprintf(format, values...)))
+		errs = append(errs, fmt.Errorf("%s, %s, %s, run %d: %s", run.Kernel, run.Divider, run.Scenario, run.Repetition, fmt.Sprintf(format, values...)))
 	}
 	for _, c := range phase.Containers {
 		if off := c.Share - c.TargetShare; !(math.Abs(off) <= maxCountedError) {

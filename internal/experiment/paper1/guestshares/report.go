@@ -28,9 +28,16 @@ func (r Result) Report() (report.Report, error) {
 	if len(r.Runs) > 0 && r.Runs[0].Counted {
 		page.Title, page.Lead = "Shares of a disk under io.cost, in guests that count instructions", countedLead()
 	}
-	for _, run := range r.Runs {
+	if table := r.repeated(); table != nil {
+		page.Tables = append(page.Tables, *table)
+	}
+	for _, run := range r.worst() {
+		title := fmt.Sprintf("Linux %s, %s, %s", run.Kernel, run.Divider, run.Scenario)
+		if n := len(r.repetitions(run)); n > 1 {
+			title += fmt.Sprintf(": run %d, the worst of %d", run.Repetition, n)
+		}
 		table := report.Table{
-			Title:   fmt.Sprintf("Linux %s, %s, %s", run.Kernel, run.Divider, run.Scenario),
+			Title:   title,
 			Note:    "Settings: `" + run.Settings + "`",
 			Columns: []string{"container", "target", "share", "off by", "worst 5 s", "charged MB", "journal MB", "metadata MB", "uncharged MB", "returned MB", "directories/s"},
 		}
@@ -61,7 +68,7 @@ func countedLead() []string {
 	return []string{
 		fmt.Sprintf("Two containers read files of their own from a disk of %.1f MB/s, and B makes directories besides. Each scenario is run uncontrolled, then under Daybook's own law, "+
 			"with the same model of io.cost in both phases, on a new disk with a new ext4 and its journal, in guests with Debian's kernels and cgroup v2.", float64(DiskBytesPerSecond)/1e6),
-		"The guest's clocks count instructions, one for each nanosecond, and the disk is null_blk's, in the guest's memory, with a budget for each 50 ms. So nothing depends on what else the host does. It is no real disk: no seek, no cache, no queue below the kernel.",
+		"The guest's clocks count instructions, one for each nanosecond, and the disk is null_blk's, in the guest's memory, with a budget for each 50 ms. It is no real disk: no seek, no cache, no queue below the kernel.",
 		fmt.Sprintf("The bounds under control: each mean of a minute within %.1f points of its target, each interval of 5 s after the third within %.0f, and %.2f of the uncontrolled throughput. "+
 			"“Worst 5 s” is the largest distance of such an interval, in points. “Returned” is what the kernel charged to a container and was hidden I/O.", 100*maxCountedError, 100*maxCountedInterval, minThroughput),
 		"io.cost lets metadata through. Under control, its writeback starts at each step (`metadata: auto`); uncontrolled, the kernel writes it every 30 s.",
@@ -75,8 +82,8 @@ const maxPictured = 8
 // controlled.
 func (r Result) picture() (figure.SVG, error) {
 	var shares figure.Shares
-	for _, run := range r.Runs {
-		if run.Scenario != r.Runs[0].Scenario || len(shares.Phases)+len(run.phases) > maxPictured {
+	for _, run := range r.worst() {
+		if len(run.phases) == 0 || run.Scenario != r.Runs[0].Scenario || len(shares.Phases)+len(run.phases) > maxPictured {
 			continue
 		}
 		if shares.Device == "" {
