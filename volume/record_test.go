@@ -214,7 +214,7 @@ func TestForeignThingsInThePool(t *testing.T) {
 	r := newRig(t)
 	outside := filepath.Join(r.home, "outside")
 	inside := filepath.Join(outside, "precious")
-	if err := errors.Join(os.Mkdir(outside, 0o700), os.WriteFile(inside, nil, 0o600)); err != nil {
+	if err := errors.Join(os.Mkdir(outside, 0o755), os.WriteFile(inside, nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	name := r.name("v")
@@ -232,6 +232,9 @@ func TestForeignThingsInThePool(t *testing.T) {
 	}
 	if !exists(inside) {
 		t.Fatal("a link was followed")
+	}
+	if info, err := os.Stat(outside); err != nil || info.Mode().Perm() != 0o755 {
+		t.Errorf("what a link leads to: %v, %v", info.Mode(), err)
 	}
 	// A mount in a volume's directory would be moved with it.
 	mount := filepath.Join(r.pool.files.VolumeDir(name), store.SnapshotsDir)

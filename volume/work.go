@@ -271,6 +271,10 @@ func (p *Pool) deadWork(ctx context.Context) (dead []work, dying bool, err error
 	var errs []error
 	for _, entry := range entries {
 		path := filepath.Join(p.dir, store.WorkDir, entry.Name())
+		if entry.Type() == fs.ModeSymlink {
+			errs = append(errs, os.Remove(path)) // no maker makes one; what it leads to stays
+			continue
+		}
 		l, err := store.LockDirectory(path)
 		switch {
 		case err == nil:
