@@ -26,8 +26,8 @@ that the host's load matters little. In each it runs 50:50 and 70:30 on a disk i
 with a limited rate under io.cost, uncontrolled and under the feedback law, 60 s of the
 guest's time each, several times. It fails if, under control, in any run a mean share is
 more than 1.5 points off its target, an interval of 5 s after the third is more than 3
-points off, or the throughput is below 0.97 of the uncontrolled one. It takes 5 minutes
-for each repetition on an idle host.`,
+points off, or the throughput is below 0.97 of the uncontrolled one. It takes 5 to 10
+minutes for each repetition on an idle host.`,
 		Example: "  daybook-bench guests-io-cost --docs docs/results\n  daybook-bench guests-io-cost --quick --kernels 6.12",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
