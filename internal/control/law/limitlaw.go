@@ -209,7 +209,7 @@ func (l *LimitLaw) observe(seconds float64, siblings []Observation, stalled bool
 		if waited, own := m.In(o, seconds); !stalled {
 			m.now.Add(charged, seconds, nowSeconds)
 			m.nowHidden.Add(o.Journal(), seconds, nowSeconds)
-			m.want(waited, own, seconds)
+			m.want(charged, waited, own, seconds)
 		}
 		total += m.throughput()
 	}
@@ -230,8 +230,9 @@ func (l *LimitLaw) observe(seconds float64, siblings []Observation, stalled bool
 }
 
 // want judges whether a sibling could use more than it has: it reaches its limit,
-// or it waits for the disk nearly all the time. waited and own are as [Waiting.In] returns them.
-func (m *limitMemory) want(waited, own, seconds float64) {
+// or it waits for the disk nearly all the time. charged are the bytes of the step, waited and own
+// are as [Waiting.In] returns them.
+func (m *limitMemory) want(charged, waited, own, seconds float64) {
 	m.busy.Add(waited, seconds, nowSeconds)
 	m.ownBusy.Add(own, seconds, nowSeconds)
 	rate := m.now.Rate()
@@ -243,7 +244,10 @@ func (m *limitMemory) want(waited, own, seconds float64) {
 	m.busyLately.Add(waited, seconds, limitMeanSeconds)
 	// Where requests take seconds, most steps do not show that it waits.
 	lately := m.busyLately.Rate() >= WantingPart
-	m.wanting = m.busy.Rate() >= WantingPart || m.throttled()
+	// After a burst of the journal the mean of its limits includes some that the disk kept it
+	// from, so one step is enough.
+	reached := m.limit > 0 && charged >= throttledPart*m.limit*seconds
+	m.wanting = m.busy.Rate() >= WantingPart || m.throttled() || reached
 	m.sinceWanting += seconds
 	if m.wanting {
 		m.sinceWanting = 0

@@ -408,6 +408,23 @@ func TestLimitsHoldSharesWhileCommitsComeInBursts(t *testing.T) {
 	}
 }
 
+// The journal of the second container is half of its share or more. Behind each commit it is held
+// at a low limit, and in the mean of its limits are some from the time in which the disk wrote the
+// commit. That it used less than that mean does not show that it wants less.
+func TestABurstThatIsMostOfAShareDoesNotHideWhoWantsMore(t *testing.T) {
+	for _, c := range []struct {
+		depth         int
+		logsPerSecond float64
+	}{{2, 4e6}, {2, 6e6}, {4, 6e6}, {8, 6e6}} {
+		d := newThrottledDisk(&simLoad{ideal: 700, depth: c.depth}, &simLoad{ideal: 300, depth: c.depth, logsPerSecond: c.logsPerSecond})
+		shares, rate, _ := limitThrottled(d, NewLimitLaw(), 30, 120)
+		t.Logf("depth %d, logs %.0f MB/s: shares %.3f, %.1f MB/s", c.depth, c.logsPerSecond/1e6, shares, rate/1e6)
+		if off := math.Abs(shares[0] - 0.7); off > 0.01 { // without the rule for one step, 0.024 to 0.030
+			t.Errorf("depth %d, logs %.0f MB/s: the shares are %.3f off; want at most 0.01", c.depth, c.logsPerSecond/1e6, off)
+		}
+	}
+}
+
 // A container that calls fsync waits for the journal's requests, and has none of
 // its own meanwhile. It still wants more.
 func TestLimitsHoldSharesOfContainersThatSync(t *testing.T) {
