@@ -185,6 +185,12 @@ type attributionHandleSeen struct {
 	Pad     uint32
 }
 
+type attributionHeldBio struct {
+	_       structs.HostLayout
+	Bio     uint64
+	SinceNs uint64
+}
+
 type attributionInodeKey struct {
 	_        structs.HostLayout
 	Ino      uint64
@@ -296,8 +302,12 @@ const (
 	attributionMapWorkers                           = "workers"
 	attributionMapWritten                           = "written"
 	attributionProgBioComplete                      = "bio_complete"
+	attributionProgBioHeld                          = "bio_held"
+	attributionProgBioHeldOf                        = "bio_held_of"
 	attributionProgBioQueue                         = "bio_queue"
 	attributionProgBioQueueOf                       = "bio_queue_of"
+	attributionProgBioReleased                      = "bio_released"
+	attributionProgBioReleasedOf                    = "bio_released_of"
 	attributionProgHandleRestart                    = "handle_restart"
 	attributionProgHandleStats                      = "handle_stats"
 	attributionProgJbd2nvjCommit                    = "jbd2nvj_commit"
@@ -360,6 +370,7 @@ const (
 	attributionVarFreshFilesystem                   = "fresh_filesystem"
 	attributionVarGeneration                        = "generation"
 	attributionVarHandlesNoted                      = "handles_noted"
+	attributionVarHeldBios                          = "held_bios"
 	attributionVarInodeOfWork                       = "inode_of_work"
 	attributionVarLayers                            = "layers"
 	attributionVarNotes                             = "notes"
@@ -412,8 +423,12 @@ type attributionSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type attributionProgramSpecs struct {
 	BioComplete                      *ebpf.ProgramSpec `ebpf:"bio_complete"`
+	BioHeld                          *ebpf.ProgramSpec `ebpf:"bio_held"`
+	BioHeldOf                        *ebpf.ProgramSpec `ebpf:"bio_held_of"`
 	BioQueue                         *ebpf.ProgramSpec `ebpf:"bio_queue"`
 	BioQueueOf                       *ebpf.ProgramSpec `ebpf:"bio_queue_of"`
+	BioReleased                      *ebpf.ProgramSpec `ebpf:"bio_released"`
+	BioReleasedOf                    *ebpf.ProgramSpec `ebpf:"bio_released_of"`
 	HandleRestart                    *ebpf.ProgramSpec `ebpf:"handle_restart"`
 	HandleStats                      *ebpf.ProgramSpec `ebpf:"handle_stats"`
 	Jbd2nvjCommit                    *ebpf.ProgramSpec `ebpf:"jbd2nvj_commit"`
@@ -507,6 +522,7 @@ type attributionVariableSpecs struct {
 	FreshFilesystem  *ebpf.VariableSpec `ebpf:"fresh_filesystem"`
 	Generation       *ebpf.VariableSpec `ebpf:"generation"`
 	HandlesNoted     *ebpf.VariableSpec `ebpf:"handles_noted"`
+	HeldBios         *ebpf.VariableSpec `ebpf:"held_bios"`
 	InodeOfWork      *ebpf.VariableSpec `ebpf:"inode_of_work"`
 	Layers           *ebpf.VariableSpec `ebpf:"layers"`
 	Notes            *ebpf.VariableSpec `ebpf:"notes"`
@@ -603,6 +619,7 @@ type attributionVariables struct {
 	FreshFilesystem  *ebpf.Variable `ebpf:"fresh_filesystem"`
 	Generation       *ebpf.Variable `ebpf:"generation"`
 	HandlesNoted     *ebpf.Variable `ebpf:"handles_noted"`
+	HeldBios         *ebpf.Variable `ebpf:"held_bios"`
 	InodeOfWork      *ebpf.Variable `ebpf:"inode_of_work"`
 	Layers           *ebpf.Variable `ebpf:"layers"`
 	Notes            *ebpf.Variable `ebpf:"notes"`
@@ -617,8 +634,12 @@ type attributionVariables struct {
 // It can be passed to loadAttributionObjects or ebpf.CollectionSpec.LoadAndAssign.
 type attributionPrograms struct {
 	BioComplete                      *ebpf.Program `ebpf:"bio_complete"`
+	BioHeld                          *ebpf.Program `ebpf:"bio_held"`
+	BioHeldOf                        *ebpf.Program `ebpf:"bio_held_of"`
 	BioQueue                         *ebpf.Program `ebpf:"bio_queue"`
 	BioQueueOf                       *ebpf.Program `ebpf:"bio_queue_of"`
+	BioReleased                      *ebpf.Program `ebpf:"bio_released"`
+	BioReleasedOf                    *ebpf.Program `ebpf:"bio_released_of"`
 	HandleRestart                    *ebpf.Program `ebpf:"handle_restart"`
 	HandleStats                      *ebpf.Program `ebpf:"handle_stats"`
 	Jbd2nvjCommit                    *ebpf.Program `ebpf:"jbd2nvj_commit"`
@@ -668,8 +689,12 @@ type attributionPrograms struct {
 func (p *attributionPrograms) Close() error {
 	return _AttributionClose(
 		p.BioComplete,
+		p.BioHeld,
+		p.BioHeldOf,
 		p.BioQueue,
 		p.BioQueueOf,
+		p.BioReleased,
+		p.BioReleasedOf,
 		p.HandleRestart,
 		p.HandleStats,
 		p.Jbd2nvjCommit,

@@ -185,6 +185,12 @@ type attributionUntypedHandleSeen struct {
 	Pad     uint32
 }
 
+type attributionUntypedHeldBio struct {
+	_       structs.HostLayout
+	Bio     uint64
+	SinceNs uint64
+}
+
 type attributionUntypedInodeKey struct {
 	_        structs.HostLayout
 	Ino      uint64
@@ -296,8 +302,12 @@ const (
 	attributionUntypedMapWorkers                           = "workers"
 	attributionUntypedMapWritten                           = "written"
 	attributionUntypedProgBioComplete                      = "bio_complete"
+	attributionUntypedProgBioHeld                          = "bio_held"
+	attributionUntypedProgBioHeldOf                        = "bio_held_of"
 	attributionUntypedProgBioQueue                         = "bio_queue"
 	attributionUntypedProgBioQueueOf                       = "bio_queue_of"
+	attributionUntypedProgBioReleased                      = "bio_released"
+	attributionUntypedProgBioReleasedOf                    = "bio_released_of"
 	attributionUntypedProgHandleRestart                    = "handle_restart"
 	attributionUntypedProgHandleStats                      = "handle_stats"
 	attributionUntypedProgJbd2nvjCommit                    = "jbd2nvj_commit"
@@ -360,6 +370,7 @@ const (
 	attributionUntypedVarFreshFilesystem                   = "fresh_filesystem"
 	attributionUntypedVarGeneration                        = "generation"
 	attributionUntypedVarHandlesNoted                      = "handles_noted"
+	attributionUntypedVarHeldBios                          = "held_bios"
 	attributionUntypedVarInodeOfWork                       = "inode_of_work"
 	attributionUntypedVarLayers                            = "layers"
 	attributionUntypedVarNotes                             = "notes"
@@ -412,8 +423,12 @@ type attributionUntypedSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type attributionUntypedProgramSpecs struct {
 	BioComplete                      *ebpf.ProgramSpec `ebpf:"bio_complete"`
+	BioHeld                          *ebpf.ProgramSpec `ebpf:"bio_held"`
+	BioHeldOf                        *ebpf.ProgramSpec `ebpf:"bio_held_of"`
 	BioQueue                         *ebpf.ProgramSpec `ebpf:"bio_queue"`
 	BioQueueOf                       *ebpf.ProgramSpec `ebpf:"bio_queue_of"`
+	BioReleased                      *ebpf.ProgramSpec `ebpf:"bio_released"`
+	BioReleasedOf                    *ebpf.ProgramSpec `ebpf:"bio_released_of"`
 	HandleRestart                    *ebpf.ProgramSpec `ebpf:"handle_restart"`
 	HandleStats                      *ebpf.ProgramSpec `ebpf:"handle_stats"`
 	Jbd2nvjCommit                    *ebpf.ProgramSpec `ebpf:"jbd2nvj_commit"`
@@ -507,6 +522,7 @@ type attributionUntypedVariableSpecs struct {
 	FreshFilesystem  *ebpf.VariableSpec `ebpf:"fresh_filesystem"`
 	Generation       *ebpf.VariableSpec `ebpf:"generation"`
 	HandlesNoted     *ebpf.VariableSpec `ebpf:"handles_noted"`
+	HeldBios         *ebpf.VariableSpec `ebpf:"held_bios"`
 	InodeOfWork      *ebpf.VariableSpec `ebpf:"inode_of_work"`
 	Layers           *ebpf.VariableSpec `ebpf:"layers"`
 	Notes            *ebpf.VariableSpec `ebpf:"notes"`
@@ -603,6 +619,7 @@ type attributionUntypedVariables struct {
 	FreshFilesystem  *ebpf.Variable `ebpf:"fresh_filesystem"`
 	Generation       *ebpf.Variable `ebpf:"generation"`
 	HandlesNoted     *ebpf.Variable `ebpf:"handles_noted"`
+	HeldBios         *ebpf.Variable `ebpf:"held_bios"`
 	InodeOfWork      *ebpf.Variable `ebpf:"inode_of_work"`
 	Layers           *ebpf.Variable `ebpf:"layers"`
 	Notes            *ebpf.Variable `ebpf:"notes"`
@@ -617,8 +634,12 @@ type attributionUntypedVariables struct {
 // It can be passed to loadAttributionUntypedObjects or ebpf.CollectionSpec.LoadAndAssign.
 type attributionUntypedPrograms struct {
 	BioComplete                      *ebpf.Program `ebpf:"bio_complete"`
+	BioHeld                          *ebpf.Program `ebpf:"bio_held"`
+	BioHeldOf                        *ebpf.Program `ebpf:"bio_held_of"`
 	BioQueue                         *ebpf.Program `ebpf:"bio_queue"`
 	BioQueueOf                       *ebpf.Program `ebpf:"bio_queue_of"`
+	BioReleased                      *ebpf.Program `ebpf:"bio_released"`
+	BioReleasedOf                    *ebpf.Program `ebpf:"bio_released_of"`
 	HandleRestart                    *ebpf.Program `ebpf:"handle_restart"`
 	HandleStats                      *ebpf.Program `ebpf:"handle_stats"`
 	Jbd2nvjCommit                    *ebpf.Program `ebpf:"jbd2nvj_commit"`
@@ -668,8 +689,12 @@ type attributionUntypedPrograms struct {
 func (p *attributionUntypedPrograms) Close() error {
 	return _AttributionUntypedClose(
 		p.BioComplete,
+		p.BioHeld,
+		p.BioHeldOf,
 		p.BioQueue,
 		p.BioQueueOf,
+		p.BioReleased,
+		p.BioReleasedOf,
 		p.HandleRestart,
 		p.HandleStats,
 		p.Jbd2nvjCommit,

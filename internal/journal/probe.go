@@ -38,7 +38,10 @@ type Probe struct {
 	submissions *spare.Program
 	// completions is the program for completed bios while it is not attached.
 	completions *spare.Program
-	blockNames  map[string]bool // devices that were looked at for it
+	// holds are the programs for bios that io.cost holds back, by name, while they are not
+	// attached.
+	holds      map[string]*hold
+	blockNames map[string]bool // devices that were looked at for it
 	// findLogs is false where the programs cannot use where logs are.
 	findLogs bool
 	logs     logs
@@ -213,12 +216,15 @@ func (p *Probe) takeMaps(spec *ebpf.CollectionSpec, collection *ebpf.Collection)
 
 // attach attaches a program to its tracepoint. Those for bios are only kept: the one for
 // submitted bios, if the functions that end bios are known, until observeSubmissions attaches
-// it, and the one for completed bios until a device without a request queue is observed.
+// it, the one for completed bios until a device without a request queue is observed, and
+// those for held bios until ObserveHolds.
 func (p *Probe) attach(name, tracepoint string, program spare.Program, endsKnown bool) error {
-	switch tracepoint {
-	case "block_bio_complete":
+	switch {
+	case slices.Contains(holdPrograms, name):
+		return p.keepHold(name, tracepoint, program)
+	case tracepoint == "block_bio_complete":
 		return keep(&p.completions, program)
-	case "block_bio_queue":
+	case tracepoint == "block_bio_queue":
 		if endsKnown {
 			return keep(&p.submissions, program)
 		}
@@ -339,7 +345,7 @@ func (p *Probe) detach() error {
 	if p.submissions != nil {
 		errs = append(errs, p.submissions.Close())
 	}
-	errs = append(errs, p.records.close())
+	errs = append(errs, p.forgetHolds(), p.records.close())
 	for _, m := range p.variables {
 		errs = append(errs, m.Close())
 	}

@@ -102,7 +102,7 @@ func checkVerifier(t *testing.T, links []link.Link) {
 
 // GuestConfig is shared by this package's tests in guests, so that they share a
 // boot: a disk, and one for a journal.
-var GuestConfig = vmtest.Config{Disks: []string{"256M", "64M"}, Modules: "ext4", Give: []string{"mke2fs"}}
+var GuestConfig = vmtest.Config{Disks: []string{"256M", "64M"}, Modules: "ext4", Give: []string{"mke2fs", "dd"}}
 
 // Debian's ext4 and jbd2 are modules: their tracepoints and types are in a
 // separate BTF, which is loaded and unloaded with them.

@@ -127,9 +127,9 @@ func argumentsFit(program string, arguments []btf.FuncParam) bool {
 		return first == "file"
 	case "sync_dentry":
 		return first == "dentry"
-	case "bio_queue":
+	case "bio_queue", "bio_held", "bio_released":
 		return first == "bio"
-	case "bio_queue_of":
+	case "bio_queue_of", "bio_held_of", "bio_released_of":
 		return first == "request_queue"
 	case "rq_complete":
 		return first == "request"

@@ -88,6 +88,8 @@ type Meter struct {
 	regroup atomic.Bool
 	// skips is set while cgroups could not be listed.
 	skips bool
+	// holds is set once the waits in io.cost are counted.
+	holds bool
 	// following has the modules whose journals in memory are accounted.
 	following map[journal.NVModule]bool
 	// present are the paths in the account that is being described.
@@ -281,6 +283,7 @@ func (m *Meter) Now(ctx context.Context) (account.Sample, error) {
 	for i := range sample.Devices {
 		m.describe(&sample.Devices[i])
 	}
+	m.observeHolds()
 	// Find file systems that were mounted meanwhile, for the next interval.
 	return sample, m.findDisks()
 }

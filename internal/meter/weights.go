@@ -54,6 +54,9 @@ func (w *weightCache) begin(containers int) {
 	}
 }
 
+// byCost reports whether io.cost divided the disk in the last round.
+func (w *weightCache) byCost() bool { return w.weights != nil && w.weights.File() == "io.weight" }
+
 // get returns the weight in force; 0 if there is none.
 func (w *weightCache) get(path string) uint64 {
 	if w.weights == nil {

@@ -19,6 +19,7 @@
 #include "commits.h"
 #include "completions.h"
 #include "handles.h"
+#include "held.h"
 #include "nvjournal.h"
 #include "owners.h"
 #include "submissions.h"
