@@ -134,7 +134,7 @@ func (c *Controller) chooseActuator(seconds float64, step bytesDone, active int)
 				"; bytes of those that lacked their share cost the disk more than those of others (to change that, give them lower weights)", "device", c.disk.Device)
 		}
 	}
-	if s.waitSeconds == 0 {
+	if s.waitSeconds == 0 && !c.passesCost() {
 		c.useLimits(false)
 		s.retrying = true
 	}

@@ -30,6 +30,8 @@ type schedulerTrust struct {
 	missed         judge.Missed
 	few, fewOthers bool
 	hidden         float64
+	// passing are by the group's parent; see Controller.passing.
+	passing map[string]*hiddenMeans
 	// observed: the first windows have ended.
 	observed bool
 	// control is what other programs see.
@@ -40,6 +42,7 @@ func (s *schedulerTrust) reset() {
 	*s = schedulerTrust{
 		actuatorChoice: actuatorChoice{activity: activity{}, pauseSeconds: firstPause, beyond: map[string]float64{}},
 		windows:        map[string]*judge.Obedience{}, shortfalls: map[string]*judge.Shortfall{}, missed: judge.Missed{Lack: -1},
+		passing: map[string]*hiddenMeans{},
 		control: account.Control{Actuator: account.ActuatorWeights},
 	}
 }
@@ -52,7 +55,7 @@ func (c *Controller) observeScheduler(group Group, seconds float64, siblings []l
 		window = &judge.Obedience{Seconds: s.elapsedSeconds} // its members are observed in the next one
 		s.windows[group.Parent] = window
 	}
-	if c.state.Scheduler == blockdev.BFQ {
+	if c.state.Scheduler == blockdev.BFQ || c.host.CostDivides {
 		shares := s.shortfalls[group.Parent]
 		if shares == nil {
 			shares = &judge.Shortfall{Seconds: s.elapsedSeconds}
@@ -112,6 +115,7 @@ func (c *Controller) judgeScheduler(seconds float64, done map[string]usage) {
 			delete(s.shortfalls, parent)
 		}
 	}
+	c.forgetPassing()
 	step := c.served(done)
 	active := s.activity.count(seconds, c.outermost(), done)
 	if !s.limiting {
@@ -122,8 +126,14 @@ func (c *Controller) judgeScheduler(seconds float64, done map[string]usage) {
 	// What a step under the tunables as found says decides nothing.
 	checking = checking || c.tuning.check.level > 0
 	tuned := !checking && c.tuneIfNeeded()
+	first := !s.observed
 	s.observed = s.observed || s.seconds > 0
 	changed := !tuned && !checking && s.seconds > 0 && s.Take(s.verdict, s.missed, s.seconds)
+	byCost := ""
+	if c.missedByCost(first) {
+		byCost = c.whyCost()
+		s.Ignored, changed = true, true
+	}
 	worst, short, greedy, reason := s.worst, s.Short, s.Greedy, s.outOfReach()
 	s.forgetStep()
 	before := s.control
@@ -133,6 +143,8 @@ func (c *Controller) judgeScheduler(seconds float64, done map[string]usage) {
 	}
 	c.chooseActuator(seconds, step, active)
 	switch {
+	case byCost != "":
+		c.log.Warn(byCost+"; "+advice, "device", c.disk.Device, "actuator", s.actuator())
 	case changed && s.Ignored && short.Seconds >= judge.ShortSeconds:
 		c.log.Warn(fmt.Sprintf("weights have not held the shares: for %.0f s in all, %s has lacked more than %.0f %% of the disk that is due to it, and others had that; %s",
 			short.Seconds, c.who(short.ID), 100*judge.ShortPart, advice), "device", c.disk.Device, "actuator", s.actuator())
