@@ -10,10 +10,10 @@ import (
 )
 
 // costMissedPart is the part of the disk that a container must lack in one window under io.cost, or
-// have too much, for limits to take over, if hidden I/O is more than hiddenPart; in the first
-// window, in which the law begins from the ideal weights, it is strictPart. docs/control-scheduler.md
-// says why.
-const costMissedPart = 0.025
+// have too much, for limits to take over, if hidden I/O is more than hiddenPart. In the first window
+// the law begins from the ideal weights, so there it is costFirstPart. docs/control-scheduler.md says
+// how these were chosen.
+const costMissedPart, costFirstPart = 0.02, 0.075
 
 // hiddenMeans are the means of the hidden I/O of each sibling, and of what all of them did.
 type hiddenMeans struct {
@@ -85,7 +85,7 @@ func (c *Controller) missedByCost(first bool) bool {
 	s := &c.scheduler
 	bound := costMissedPart
 	if first {
-		bound = strictPart
+		bound = costFirstPart
 	}
 	return !s.limiting && !s.Ignored && s.seconds > 0 && c.passesCost() && s.missed.Worst() > bound
 }

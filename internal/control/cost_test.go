@@ -53,9 +53,9 @@ func TestLimitsTakeOverAtOnceWhereIOCostLetsMuchPassAndAShareIsMissed(t *testing
 		windows []func() account.Sample
 		want    []string
 	}{
-		{"missed in the second window", "", true, []func() account.Sample{lacking(0.06, 0.15), lacking(0.03, 0.15), lacking(0.03, 0.15)}, []string{weights, limits, limits}},
-		{"missed by far in the first", "", true, []func() account.Sample{lacking(0.12, 0.15), lacking(0, 0.15)}, []string{limits, limits}},
-		{"held", "", true, slices.Repeat([]func() account.Sample{lacking(0.02, 0.15)}, 4), slices.Repeat([]string{weights}, 4)},
+		{"missed in the second window", "", true, []func() account.Sample{lacking(0.07, 0.15), lacking(0.025, 0.15), lacking(0.025, 0.15)}, []string{weights, limits, limits}},
+		{"missed by far in the first", "", true, []func() account.Sample{lacking(0.08, 0.15), lacking(0, 0.15)}, []string{limits, limits}},
+		{"held", "", true, slices.Repeat([]func() account.Sample{lacking(0.015, 0.15)}, 4), slices.Repeat([]string{weights}, 4)},
 		{"little that passes", "", true, slices.Repeat([]func() account.Sample{lacking(0.04, 0.04)}, 2), []string{weights, weights}},
 		{"not under io.cost", "", false, slices.Repeat([]func() account.Sample{lacking(0.04, 0.15)}, 2), []string{weights, weights}},
 		{"limits are not allowed", "actuator: weights\n", true, []func() account.Sample{lacking(0.12, 0.15), lacking(0.12, 0.15)}, []string{weights, weights}},
