@@ -32,11 +32,12 @@ same journal is repeated, and reported if every repetition is disturbed.
 With --io-cost DEV it measures the disk for io.cost, the controller of cgroup v2 that
 divides a modelled disk by weights: sequential bytes per second, and requests of 4 KiB per
 second, sequential and random, of reads and of writes. It prints the commands that set
-io.cost up, and changes nothing itself. DEV is a disk, a partition, or a directory on a
-file system. It needs fio. It reads and overwrites a file of its own in DIR, on an ext4 or
-XFS file system of the disk (default: where most space is free). With --raw-writes it
-overwrites the disk itself, which must be unused and hold nothing. The disk should be
-idle.`,
+io.cost up, and changes nothing itself. The model has three quarters of the measured rates
+(--model-part), because io.cost does not count journals, which come on top. DEV is a disk,
+a partition, or a directory on a file system. It needs fio. It reads and overwrites a file
+of its own in DIR, on an ext4 or XFS file system of the disk (default: where most space is
+free). With --raw-writes it overwrites the disk itself, which must be unused and hold
+nothing. The disk should be idle.`,
 		Example: `  daybook calibrate /srv/data
   daybook calibrate /srv/data --json --output costs.json
   daybook top --estimator syscalls --calibration costs.json

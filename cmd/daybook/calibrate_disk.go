@@ -18,6 +18,7 @@ type ioCostFlags struct {
 	rawWrites bool
 	size      byteSize
 	time      time.Duration
+	part      float64
 }
 
 func (f *ioCostFlags) add(flags *pflag.FlagSet) {
@@ -25,12 +26,13 @@ func (f *ioCostFlags) add(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.rawWrites, "raw-writes", false, "with --io-cost: overwrite the disk itself; it must be unused and hold nothing")
 	flags.Var(&f.size, "size", "with --io-cost: length of the file (default an eighth of the free space, at most 4GiB)")
 	flags.Lookup("size").DefValue = "" // the flag's own text would be 0B
+	flags.Float64Var(&f.part, "model-part", calibrate.DefaultModelPart, "with --io-cost: the `PART` of the measured rates that the model has, 0.1 to 1; the rest is for journals")
 	flags.DurationVar(&f.time, "test-time", calibrate.DefaultDiskTime, "with --io-cost: length of each of the six tests, 1s to 1h")
 }
 
 // check refuses flags of the one measurement beside the other.
 func (f *ioCostFlags) check(cmd *cobra.Command) error {
-	wrong, instead := []string{"raw-writes", "size", "test-time"}, "goes with --io-cost DEV only"
+	wrong, instead := []string{"raw-writes", "size", "test-time", "model-part"}, "goes with --io-cost DEV only"
 	if cmd.Flags().Changed("io-cost") {
 		if f.device == "" {
 			return usageError{errors.New("--io-cost: want a disk, such as sda")}
@@ -46,7 +48,10 @@ func (f *ioCostFlags) check(cmd *cobra.Command) error {
 }
 
 func runCalibrateDisk(cmd *cobra.Command, f ioCostFlags, args []string, asJSON bool) error {
-	options := calibrate.DiskOptions{Device: f.device, RawWrites: f.rawWrites, FileBytes: uint64(f.size), Time: f.time}
+	if f.part == 0 {
+		return usageError{errors.New("--model-part 0: a model needs a part of the rates, 0.1 to 1")}
+	}
+	options := calibrate.DiskOptions{Device: f.device, RawWrites: f.rawWrites, FileBytes: uint64(f.size), Time: f.time, ModelPart: f.part}
 	if len(args) > 0 {
 		options.Dir = args[0]
 	}

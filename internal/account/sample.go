@@ -159,13 +159,13 @@ type Container struct {
 	// memory.
 	ForcedCommits uint64 `json:"forced_commits"`
 	// RequestSeconds is how long the requests that ended in the interval were
-	// outstanding, in the scheduler and on the disk, added up: divided by
-	// IntervalSeconds, the mean number of requests that the container kept
-	// outstanding. Absent if 0, and where the kernel notes no start of requests.
+	// outstanding, in the scheduler and on the disk, added up, and how long io.cost held
+	// back I/O before it became requests: divided by IntervalSeconds, the mean number of
+	// requests that the container kept outstanding. Absent if 0, and where the kernel notes no start of requests.
 	RequestSeconds float64 `json:"request_seconds,omitempty"`
 	// BusySeconds is the time in which at least one request of a cgroup was
-	// outstanding, as far as it ended in the interval; added up over the
-	// container's cgroups. Where requests end out of order it can be too short.
+	// outstanding, or held back by io.cost, as far as it ended in the interval; added up
+	// over the container's cgroups. Where requests end out of order it can be too short.
 	// Absent where RequestSeconds is.
 	BusySeconds float64 `json:"busy_seconds,omitempty"`
 	// FlushSeconds is the time in which a flush of the disk's cache was outstanding that

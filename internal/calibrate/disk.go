@@ -27,6 +27,9 @@ type DiskOptions struct {
 	// FileBytes is the length of the file, MinDiskFileBytes or more; 0: an eighth of
 	// the free room, at most defaultDiskFileBytes.
 	FileBytes uint64
+	// ModelPart is the part of the measured rates that the proposed model has, 0.1 to 1; 0:
+	// DefaultModelPart.
+	ModelPart float64
 	// Time of each test, a second to an hour.
 	Time time.Duration
 	// Progress is as in Options.
@@ -47,6 +50,8 @@ func (o DiskOptions) Check() error {
 	switch {
 	case o.Time < minDiskTime || o.Time > maxDiskTime:
 		return fmt.Errorf("a time of %v: want %v to %v for each test", o.Time, minDiskTime, maxDiskTime)
+	case o.ModelPart != 0 && !(o.ModelPart >= leastModelPart && o.ModelPart <= 1):
+		return fmt.Errorf("a model of %v of the rates: want %v to 1", o.ModelPart, leastModelPart)
 	case o.FileBytes != 0 && o.FileBytes < MinDiskFileBytes:
 		return fmt.Errorf("a file of %d bytes: want at least %d", o.FileBytes, MinDiskFileBytes)
 	case o.RawWrites && o.Dir != "":
@@ -138,7 +143,10 @@ func MeasureDisk(ctx context.Context, o DiskOptions) (model DiskModel, err error
 		}
 	}
 	if err := model.Coefficients.Check(); err != nil {
-		return DiskModel{}, fmt.Errorf("cannot model %s: %w; measure longer (--seconds)", place.disk.Name, err)
+		return DiskModel{}, fmt.Errorf("cannot model %s: %w; measure longer (--test-time)", place.disk.Name, err)
+	}
+	if model.ModelPart = o.ModelPart; model.ModelPart == 0 {
+		model.ModelPart = DefaultModelPart
 	}
 	model.propose()
 	model.Time, model.Kernel = time.Now().UTC().Truncate(time.Second), kernel.Release()

@@ -1,6 +1,7 @@
 package calibrate
 
 import (
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -9,7 +10,7 @@ import (
 )
 
 func TestTheProposedLinesAreThoseOfIOCost(t *testing.T) {
-	m := DiskModel{Dev: "259:0", Device: "nvme0n1", CgroupRoot: "/sys/fs/cgroup", Coefficients: Coefficients{
+	m := DiskModel{Dev: "259:0", Device: "nvme0n1", ModelPart: 1, CgroupRoot: "/sys/fs/cgroup", Coefficients: Coefficients{
 		ReadBytesPerSecond: 33_554_432, ReadSequentialPerSecond: 8192, ReadRandomPerSecond: 8000,
 		WriteBytesPerSecond: 30_000_000, WriteSequentialPerSecond: 7000, WriteRandomPerSecond: 6000,
 	}}
@@ -28,6 +29,25 @@ func TestTheProposedLinesAreThoseOfIOCost(t *testing.T) {
 	var text strings.Builder
 	if err := m.Write(&text); err != nil || !strings.Contains(text.String(), commands[0]+"\n"+commands[1]+"\n") {
 		t.Errorf("%v: %s", err, text.String())
+	}
+}
+
+// The rest of the disk is for the journal, which io.cost does not count.
+func TestTheProposedModelHasAPartOfTheMeasuredRates(t *testing.T) {
+	m := DiskModel{Dev: "8:0", ModelPart: 0.75, Coefficients: Coefficients{
+		ReadBytesPerSecond: 16_000_000, ReadSequentialPerSecond: 4000, ReadRandomPerSecond: 100,
+		WriteBytesPerSecond: 8_000_000, WriteSequentialPerSecond: 2000, WriteRandomPerSecond: 1,
+	}}
+	m.propose()
+	if want := "8:0 ctrl=user model=linear rbps=12000000 rseqiops=3000 rrandiops=75 wbps=6000000 wseqiops=1500 wrandiops=1"; m.Model != want {
+		t.Errorf("model %q, want %q", m.Model, want)
+	}
+	if want := "8:0 enable=1 ctrl=user rpct=0 rlat=250000 wpct=0 wlat=250000 min=100 max=100"; m.QoS != want {
+		t.Errorf("qos %q, want %q", m.QoS, want)
+	}
+	var text strings.Builder
+	if err := m.Write(&text); err != nil || !strings.Contains(text.String(), "with 75 % of these rates (--model-part)") || !strings.Contains(text.String(), "16.0") {
+		t.Errorf("%v: %s; want the part, and the measured rates", err, text.String())
 	}
 }
 
@@ -77,6 +97,9 @@ func TestDiskOptionsOutOfRangeAreRefused(t *testing.T) {
 	}
 	for name, change := range map[string]func(*DiskOptions){
 		"no time":              func(o *DiskOptions) { o.Time = 0 },
+		"a model of nothing":   func(o *DiskOptions) { o.ModelPart = 0.05 },
+		"a model beyond":       func(o *DiskOptions) { o.ModelPart = 1.5 },
+		"no number":            func(o *DiskOptions) { o.ModelPart = math.NaN() },
 		"small file":           func(o *DiskOptions) { o.FileBytes = 1 << 20 },
 		"raw and directory":    func(o *DiskOptions) { o.RawWrites, o.Dir = true, "/srv" },
 		"raw and size of file": func(o *DiskOptions) { o.RawWrites, o.FileBytes = true, 1<<30 },
