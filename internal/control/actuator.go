@@ -119,7 +119,7 @@ func (c *Controller) chooseActuator(seconds float64, step bytesDone, active int)
 		s.limitedSeconds, s.limitsRate = 0, throughput{}
 	}
 	s.limitsRate.add(step, seconds, rateSeconds)
-	if s.limitedSeconds > costSeconds && s.limitsRate.all.Rate() < costPart*s.weightsRate.all.Rate() && s.waitSeconds > 0 {
+	if s.limitedSeconds > costSeconds && s.limitsRate.all.Rate() < costPart*s.weightsRate.all.Rate() && (s.waitSeconds > 0 || c.passesCost()) {
 		rates := fmt.Sprintf("%.1f MB/s, and %.1f MB/s by weights that are not followed", s.limitsRate.all.Rate()/1e6, s.weightsRate.all.Rate()/1e6)
 		before, now := worth(c.groups, s.weightsRate, s.limitsRate)
 		if now < costPart*before {

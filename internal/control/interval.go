@@ -166,7 +166,6 @@ func (c *Controller) steer(group Group, seconds float64, done map[string]usage) 
 			g.writes.Add(float64(done[g.Cgroup].written), seconds, law.SplitSeconds)
 		}
 	}
-	c.observePassing(group, seconds, observations)
 	if c.scheduler.limiting {
 		return c.steerByLimits(group, seconds, members, observations, total)
 	}

@@ -30,8 +30,10 @@ type schedulerTrust struct {
 	missed         judge.Missed
 	few, fewOthers bool
 	hidden         float64
-	// passing are by the group's parent; see Controller.passing.
-	passing map[string]*hiddenMeans
+	// fresh: a window of this interval is not the law's work yet.
+	fresh bool
+	// passing is what io.cost neither counts nor holds back.
+	passing passing
 	// observed: the first windows have ended.
 	observed bool
 	// control is what other programs see.
@@ -42,7 +44,6 @@ func (s *schedulerTrust) reset() {
 	*s = schedulerTrust{
 		actuatorChoice: actuatorChoice{activity: activity{}, pauseSeconds: firstPause, beyond: map[string]float64{}},
 		windows:        map[string]*judge.Obedience{}, shortfalls: map[string]*judge.Shortfall{}, missed: judge.Missed{Lack: -1},
-		passing: map[string]*hiddenMeans{},
 		control: account.Control{Actuator: account.ActuatorWeights},
 	}
 }
@@ -63,6 +64,7 @@ func (c *Controller) observeScheduler(group Group, seconds float64, siblings []l
 		}
 		if shares.Add(seconds, siblings) {
 			s.hidden = max(s.hidden, shares.Hidden)
+			s.fresh = s.fresh || shares.Fresh
 			if shares.Excess > s.missed.Excess {
 				s.missed.Excess, s.missed.Greedy, s.fewOthers = shares.Excess, shares.Greedy, shares.FewOthers
 			}
@@ -115,8 +117,8 @@ func (c *Controller) judgeScheduler(seconds float64, done map[string]usage) {
 			delete(s.shortfalls, parent)
 		}
 	}
-	c.forgetPassing()
 	step := c.served(done)
+	c.observePassing(seconds, step, done)
 	active := s.activity.count(seconds, c.outermost(), done)
 	if !s.limiting {
 		s.observeRate(seconds, step, active)
@@ -128,12 +130,9 @@ func (c *Controller) judgeScheduler(seconds float64, done map[string]usage) {
 	tuned := !checking && c.tuneIfNeeded()
 	first := !s.observed
 	s.observed = s.observed || s.seconds > 0
-	changed := !tuned && !checking && s.seconds > 0 && s.Take(s.verdict, s.missed, s.seconds)
-	byCost := ""
-	if c.missedByCost(first) {
-		byCost = c.whyCost()
-		s.Ignored, changed = true, true
-	}
+	bounds := c.bounds(first)
+	changed := !tuned && !checking && s.seconds > 0 && s.Take(s.verdict, s.missed, bounds, s.seconds)
+	missed := s.missed
 	worst, short, greedy, reason := s.worst, s.Short, s.Greedy, s.outOfReach()
 	s.forgetStep()
 	before := s.control
@@ -143,8 +142,8 @@ func (c *Controller) judgeScheduler(seconds float64, done map[string]usage) {
 	}
 	c.chooseActuator(seconds, step, active)
 	switch {
-	case byCost != "":
-		c.log.Warn(byCost+"; "+advice, "device", c.disk.Device, "actuator", s.actuator())
+	case changed && s.Ignored && bounds != judge.Usual && max(short.Seconds, greedy.Seconds) >= bounds.Seconds:
+		c.log.Warn(c.whyCost(missed, max(short.Seconds, greedy.Seconds)), "device", c.disk.Device, "actuator", s.actuator())
 	case changed && s.Ignored && short.Seconds >= judge.ShortSeconds:
 		c.log.Warn(fmt.Sprintf("weights have not held the shares: for %.0f s in all, %s has lacked more than %.0f %% of the disk that is due to it, and others had that; %s",
 			short.Seconds, c.who(short.ID), 100*judge.ShortPart, advice), "device", c.disk.Device, "actuator", s.actuator())
@@ -170,7 +169,7 @@ func (c *Controller) judgeScheduler(seconds float64, done map[string]usage) {
 // forgetStep forgets what the windows that ended in the step say.
 func (s *schedulerTrust) forgetStep() {
 	s.verdict, s.seconds, s.worst, s.missed, s.hidden = judge.NoEvidence, 0, nil, judge.Missed{Lack: -1}, 0
-	s.few, s.fewOthers = false, false
+	s.few, s.fewOthers, s.fresh = false, false, false
 }
 
 // forgetWindows begins new windows with the next step.

@@ -188,6 +188,7 @@ type attributionHandleSeen struct {
 type attributionHeldBio struct {
 	_       structs.HostLayout
 	Bio     uint64
+	Vectors uint64
 	SinceNs uint64
 }
 

@@ -188,6 +188,7 @@ type attributionUntypedHandleSeen struct {
 type attributionUntypedHeldBio struct {
 	_       structs.HostLayout
 	Bio     uint64
+	Vectors uint64
 	SinceNs uint64
 }
 

@@ -7,8 +7,8 @@ import (
 )
 
 // holdPrograms are those for bios that io.cost holds back, each with its variant for older
-// kernels (bpf/held.h).
-var holdPrograms = []string{"bio_held", "bio_held_of", "bio_released", "bio_released_of"}
+// kernels (bpf/held.h). Without those that begin a wait, those that end it do nothing.
+var holdPrograms = []string{"bio_released", "bio_released_of", "bio_held", "bio_held_of"}
 
 // hold is one of them that is not attached.
 type hold struct {
@@ -18,16 +18,19 @@ type hold struct {
 
 func (p *Probe) keepHold(name, tracepoint string, program spare.Program) error {
 	h := &hold{tracepoint: tracepoint}
+	if err := keep(&h.program, program); err != nil {
+		return err
+	}
 	if p.holds == nil {
 		p.holds = make(map[string]*hold)
 	}
 	p.holds[name] = h
-	return keep(&h.program, program)
+	return nil
 }
 
 // ObserveHolds counts, from now on, also the time for which io.cost holds back I/O as time
 // with I/O outstanding: until then that begins with the request, which a bio becomes after
-// the wait. It costs a little time for each bio of any disk, so it is for hosts where io.cost
+// the wait. On all observed disks a wait for a free request counts, too. It costs a little time for each bio of any disk, so it is for hosts where io.cost
 // divides an observed disk. Where a tracepoint is missing, it does nothing.
 func (p *Probe) ObserveHolds() error {
 	p.mu.Lock()
@@ -37,10 +40,13 @@ func (p *Probe) ObserveHolds() error {
 		if h == nil {
 			continue
 		}
-		if err := p.attachKept(&h.program, name, h.tracepoint); err != nil {
+		err := p.attachKept(&h.program, name, h.tracepoint)
+		if h.program == nil {
+			delete(p.holds, name)
+		}
+		if err != nil {
 			return err
 		}
-		delete(p.holds, name)
 	}
 	return nil
 }

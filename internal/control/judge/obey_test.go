@@ -111,7 +111,7 @@ func TestTheVerdictTakesFifteenSeconds(t *testing.T) {
 	}
 	for n, step := range steps {
 		before := s.Ignored
-		if changed := s.Take(step.v, Missed{Lack: -1}, 5); s.Ignored != step.ignored || changed != (before != s.Ignored) {
+		if changed := s.Take(step.v, Missed{Lack: -1}, Usual, 5); s.Ignored != step.ignored || changed != (before != s.Ignored) {
 			t.Fatalf("step %d: ignored %v, changed %v; want ignored %v", n, s.Ignored, changed, step.ignored)
 		}
 	}
@@ -130,7 +130,7 @@ func TestWeightsThatHoldTheSharesAreNotIgnored(t *testing.T) {
 		{Missed{Lack: 0.04, Short: "a"}, false}, {Missed{Lack: 0.01, Excess: 0.04, Greedy: "b"}, false}, {Missed{Lack: 0.04, Short: "b"}, true},
 		{Missed{Lack: 0.01}, true}, {Missed{Lack: 0.01}, true}, {Missed{Lack: 0.01}, false},
 	} {
-		if s.Take(Ignores, step.missed, 5); s.Ignored != step.ignored {
+		if s.Take(Ignores, step.missed, Usual, 5); s.Ignored != step.ignored {
 			t.Fatalf("step %d: ignored %v; want %v", n, s.Ignored, step.ignored)
 		}
 	}

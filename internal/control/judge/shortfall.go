@@ -36,6 +36,9 @@ type Shortfall struct {
 	Few, FewOthers bool
 	// Hidden is the most hidden I/O of a sibling, as a part of the disk.
 	Hidden float64
+	// Fresh: a sibling did nothing in the window before, or had another ideal. No law can have
+	// divided the disk for that yet.
+	Fresh bool
 }
 
 // claimant is one sibling in the window.
@@ -47,6 +50,8 @@ type claimant struct {
 	requestSeconds          float64
 	// unmeasured: a step was no measurement.
 	unmeasured bool
+	// before is its ideal in the window before; 0 if it did nothing in that.
+	before float64
 }
 
 // few reports whether the sibling keeps fewer than fewRequests outstanding.
@@ -87,16 +92,20 @@ func (w *Shortfall) Add(seconds float64, siblings []law.Observation) bool {
 			delete(w.members, id) // it is gone
 			continue
 		}
-		*m = claimant{Waiting: m.Waiting}
+		next := &claimant{Waiting: m.Waiting}
+		if m.charged+m.hidden > 0 {
+			next.before = m.ideal
+		}
+		w.members[id] = next
 	}
 	w.Seconds = 0
 	return true
 }
 
-// judge sets Missed, Few and Hidden. Shares are not judged if the disk does nothing, or if
+// judge sets Missed, Few, Hidden and Fresh. Shares are not judged if the disk does nothing, or if
 // only one sibling does something or wants to.
 func (w *Shortfall) judge() {
-	w.Missed, w.Few, w.FewOthers, w.Hidden = Missed{Lack: -1}, false, false, 0
+	w.Missed, w.Few, w.FewOthers, w.Hidden, w.Fresh = Missed{Lack: -1}, false, false, 0, false
 	ids := make([]string, 0, len(w.members))
 	for id, m := range w.members {
 		switch {
@@ -114,6 +123,7 @@ func (w *Shortfall) judge() {
 	for n, id := range ids {
 		m := w.members[id]
 		total += m.charged + m.hidden
+		w.Fresh = w.Fresh || m.charged+m.hidden > 0 && m.before != m.ideal
 		ideals += m.ideal
 		claims[n] = law.Claim{Ideal: m.ideal, Least: m.hidden, Most: m.charged + m.hidden}
 		if m.waitingSeconds >= law.WantingPart*m.seconds {

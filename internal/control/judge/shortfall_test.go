@@ -73,7 +73,7 @@ func TestASiblingThatMissesOnceIsNoVerdict(t *testing.T) {
 		{Missed{Lack: 0.06, Short: "a"}, true}, {Missed{}, true}, {Missed{}, true}, {Missed{}, false},
 		{Missed{Lack: 0.06, Short: "a"}, false}, {Missed{Lack: 0.04, Short: "b"}, false}, {Missed{Lack: 0.06, Short: "a"}, false},
 	} {
-		if s.Take(NoEvidence, step.missed, 5); s.Ignored != step.ignored {
+		if s.Take(NoEvidence, step.missed, Usual, 5); s.Ignored != step.ignored {
 			t.Fatalf("step %d: ignored %v; want %v", n, s.Ignored, step.ignored)
 		}
 	}

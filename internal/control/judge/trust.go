@@ -30,26 +30,40 @@ type Missed struct {
 // Worst is the larger of the two.
 func (m Missed) Worst() float64 { return max(m.Lack, m.Excess) }
 
-// Held reports whether all shares come out.
-func (m Missed) Held() bool { return m.Lack >= 0 && m.Worst() <= heldPart }
+// Held reports whether all shares come out, by the usual bounds.
+func (m Missed) Held() bool { return Usual.held(m) }
 
-// Repeated is a sibling that several windows name, and the length of those that name it with more
-// than ShortPart.
+// Bounds say what a window must show.
+type Bounds struct {
+	// Missed is the part of the disk with more than which a share is missed, Held the most
+	// with which it is met.
+	Missed, Held float64
+	// Seconds is how long, in all, the same sibling must miss its share.
+	Seconds float64
+}
+
+// Usual are the bounds where nothing else is known of the disk.
+var Usual = Bounds{Missed: ShortPart, Held: heldPart, Seconds: ShortSeconds}
+
+func (b Bounds) held(m Missed) bool { return m.Lack >= 0 && m.Worst() <= b.Held }
+
+// Repeated is a sibling that several windows name, and the length of those in which it missed its
+// share.
 type Repeated struct {
 	ID      string
 	Seconds float64
 }
 
 // take enters a window that names a sibling, and the part of the disk that it is about. A window
-// with less than ShortPart, but more than heldPart, of the same sibling is not counted and does not
+// with less than is missed, but more than is held, of the same sibling is not counted and does not
 // interrupt those that are.
-func (r *Repeated) take(part float64, id string, seconds float64) {
+func (r *Repeated) take(part float64, id string, bounds Bounds, seconds float64) {
 	switch {
-	case part > ShortPart && id == r.ID:
+	case part > bounds.Missed && id == r.ID:
 		r.Seconds += seconds
-	case part > ShortPart:
+	case part > bounds.Missed:
 		*r = Repeated{id, seconds}
-	case !(part > heldPart) || id != r.ID:
+	case !(part > bounds.Held) || id != r.ID:
 		*r = Repeated{}
 	}
 }
@@ -57,8 +71,8 @@ func (r *Repeated) take(part float64, id string, seconds float64) {
 // Take enters a window's verdict on the weights, and what it says of the shares. It reports
 // whether Ignored changed. That one sibling gets more bytes for its weight than another is no
 // fault while the shares come out: the law has corrected the weights for that.
-func (t *Trust) Take(v Verdict, m Missed, seconds float64) (changed bool) {
-	held := m.Held()
+func (t *Trust) Take(v Verdict, m Missed, bounds Bounds, seconds float64) (changed bool) {
+	held := bounds.held(m)
 	if held && v == Ignores {
 		v = NoEvidence
 	}
@@ -72,16 +86,16 @@ func (t *Trust) Take(v Verdict, m Missed, seconds float64) (changed bool) {
 	case NoEvidence:
 		t.IgnoredSeconds = 0
 	}
-	t.Short.take(m.Lack, m.Short, seconds)
-	t.Greedy.take(m.Excess, m.Greedy, seconds)
+	t.Short.take(m.Lack, m.Short, bounds, seconds)
+	t.Greedy.take(m.Excess, m.Greedy, bounds, seconds)
 	if t.heldSeconds += seconds; !held {
 		t.heldSeconds = 0
 	}
 	was := t.Ignored
 	switch {
-	case t.IgnoredSeconds >= VerdictSeconds || t.MissedSeconds() >= ShortSeconds:
+	case t.IgnoredSeconds >= VerdictSeconds || t.MissedSeconds() >= bounds.Seconds:
 		t.Ignored = true
-	case t.followedSeconds >= VerdictSeconds && m.Worst() <= ShortPart, t.heldSeconds >= VerdictSeconds:
+	case t.followedSeconds >= VerdictSeconds && m.Worst() <= bounds.Missed, t.heldSeconds >= VerdictSeconds:
 		t.Ignored = false
 	}
 	return was != t.Ignored

@@ -84,7 +84,9 @@ type limitMemory struct {
 	// 0 means not known.
 	wanting                      bool
 	sinceWanting, wantingSeconds float64
-	demand                       float64
+	// reached: it was charged what its limit allows in the last step.
+	reached bool
+	demand  float64
 	saturation
 	// limit is the last result, 0 for none. offered is the mean of the limits, with the
 	// time constant of now: what it could have been charged in that time.
@@ -244,10 +246,8 @@ func (m *limitMemory) want(charged, waited, own, seconds float64) {
 	m.busyLately.Add(waited, seconds, limitMeanSeconds)
 	// Where requests take seconds, most steps do not show that it waits.
 	lately := m.busyLately.Rate() >= WantingPart
-	// After a burst of the journal the mean of its limits includes some that the disk kept it
-	// from, so one step is enough.
-	reached := m.limit > 0 && charged >= throttledPart*m.limit*seconds
-	m.wanting = m.busy.Rate() >= WantingPart || m.throttled() || reached
+	m.reached = m.limit > 0 && charged >= throttledPart*m.limit*seconds
+	m.wanting = m.busy.Rate() >= WantingPart || m.throttled()
 	m.sinceWanting += seconds
 	if m.wanting {
 		m.sinceWanting = 0
@@ -291,7 +291,13 @@ func (l *LimitLaw) divide(seconds float64, active []limitedSibling) (total float
 	entitled, given := Level(total, configured), Level(total, usable)
 	for n, s := range active {
 		s.floored = false
-		if s.limited = given[n] < entitled[n]*(1-deadBand); s.limited {
+		if s.limited = given[n] < entitled[n]*(1-deadBand); s.limited && s.m.reached {
+			// Behind a commit it is held at low limits, and in the mean of its limits are
+			// some that it could not use while the disk wrote the commit. So it looks as
+			// if it wanted less. Its debts stay.
+			s.limited, given[n] = false, entitled[n]
+		}
+		if s.limited {
 			s.arrearsRate = 0
 			s.want = entitled[n] - s.expected()
 			continue

@@ -394,3 +394,28 @@ func TestAContainerWhoseRequestsTakeSecondsWantsMore(t *testing.T) {
 		t.Errorf("after %.0f s the limits of the writer and of the reader are %.1f and %.1f MB/s; want at most 30, and none", seconds*float64(len(steps)), limits[0]/1e6, limits[1]/1e6)
 	}
 }
+
+// A container that does I/O now and then does not keep a saturated one from being found, also if
+// it does as much in a step as its limit allows. So the third one has what the others leave.
+func TestBurstsOfAContainerLeaveTheDiskToTheOthers(t *testing.T) {
+	for _, c := range []struct{ on, off int }{{1, 3}, {1, 5}, {2, 4}} {
+		bursts := &queueContainer{ideal: 200, hidden: 1e6}
+		d := &queueDisk{bytesPerSecond: 40e6, containers: []*queueContainer{{ideal: 500, depth: 1, demand: 4e6, busy: true}, {ideal: 300, depth: 8}, bursts}}
+		law := NewLimitLaw()
+		var all float64
+		const warmUp, steps = 120, 480
+		for step := range warmUp + steps {
+			if bursts.depth = 0; step%(c.on+c.off) < c.on {
+				bursts.depth = 8
+			}
+			_, rate := limitBy(d, law, 0, 1)
+			if step >= warmUp {
+				all += rate / steps
+			}
+		}
+		t.Logf("%d of %d steps: %.1f MB/s", c.on, c.on+c.off, all/1e6)
+		if all < 34e6 { // if such a step counts as wanting more, 6 to 7 MB/s
+			t.Errorf("%d of %d steps: all do %.1f MB/s; want at least 34", c.on, c.on+c.off, all/1e6)
+		}
+	}
+}

@@ -411,7 +411,7 @@ func TestLimitsHoldSharesWhileCommitsComeInBursts(t *testing.T) {
 // The journal of the second container is 38 to 56 % of its share. Behind each commit it is held
 // at a low limit, and in the mean of its limits are some from the time in which the disk wrote the
 // commit. That it used less than that mean does not show that it wants less.
-func TestABurstThatIsMostOfAShareDoesNotHideWhoWantsMore(t *testing.T) {
+func TestABurstThatIsMostOfAShareLeavesDebts(t *testing.T) {
 	for _, c := range []struct {
 		depth         int
 		logsPerSecond float64

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * Bios that wait before they become a request, because io.cost holds them back
- * (ioc_rqos_throttle, block/blk-iocost.c). User space attaches these programs only while
- * io.cost divides an observed disk.
+ * (ioc_rqos_throttle, block/blk-iocost.c). A wait for a free request of the disk counts as
+ * well. User space attaches these programs only while io.cost divides an observed disk.
  */
 #ifndef DAYBOOK_HELD_H
 #define DAYBOOK_HELD_H
@@ -14,9 +14,14 @@
 /* Shorter waits are the way to the request, and no one holds the bio back. */
 #define HELD_LEAST_NS 20000
 
-/* A submitted bio. It overwrites one with the same hash, whose wait is not counted then. */
+/*
+ * A submitted bio. It overwrites one with the same hash, whose wait is not counted then. The front
+ * of a bio that is split has no entry: it has the vectors of the original, so it is not taken for
+ * an earlier bio in the same memory. The rest is the original, which waited for the front, too.
+ */
 struct held_bio {
 	__u64 bio;
+	__u64 vectors;
 	__u64 since_ns;
 };
 
@@ -37,6 +42,7 @@ static __always_inline int begin_hold(struct bio *bio)
 	struct held_bio *place = held_place(key);
 
 	place->since_ns = bpf_ktime_get_ns();
+	place->vectors = (__u64)bio->bi_io_vec;
 	place->bio = key;
 	return 0;
 }
@@ -52,11 +58,12 @@ static __always_inline int end_hold(struct bio *bio)
 	struct gendisk *gendisk;
 	struct charged *sums;
 
-	since = place->since_ns;
-	if (place->bio != key || bpf_ktime_get_ns() - since < HELD_LEAST_NS)
+	if (place->bio != key || place->vectors != (__u64)bio->bi_io_vec)
 		return 0;
-	/* The rest of a bio that is split gets its request without another submission. */
-	place->since_ns = bpf_ktime_get_ns();
+	since = place->since_ns;
+	place->bio = 0;
+	if (bpf_ktime_get_ns() - since < HELD_LEAST_NS)
+		return 0;
 	charged = charged_cgroup(bio);
 	if (charged == ROOT_CGROUP)
 		return 0;
@@ -82,7 +89,7 @@ int BPF_PROG(bio_released, struct bio *bio)
 	return end_hold(bio);
 }
 
-/* Until 5.11 the first argument was the request queue. */
+/* Before 5.11 the first argument was the request queue. */
 SEC("tp_btf/block_bio_queue")
 int BPF_PROG(bio_held_of, void *queue, struct bio *bio)
 {
