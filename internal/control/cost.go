@@ -31,7 +31,7 @@ type passing struct {
 	idleSeconds float64
 }
 
-// observePassing enters a step, whatever enforces the shares.
+// observePassing enters a step under io.cost, whatever enforces the shares.
 func (c *Controller) observePassing(seconds float64, step bytesDone, done map[string]usage) {
 	if !c.host.CostDivides {
 		return
@@ -68,7 +68,7 @@ func (c *Controller) passesCost() bool {
 	if c.scheduler.limiting {
 		bound = littlePassingPart
 	}
-	return c.host.CostDivides && c.scheduler.passing.most() > bound
+	return c.scheduler.passing.most() > bound
 }
 
 // bounds are those for the windows that ended: one window is enough where much passes io.cost. A

@@ -78,3 +78,24 @@ func TestASiblingThatMissesOnceIsNoVerdict(t *testing.T) {
 		}
 	}
 }
+
+// In the window in which a sibling begins, or has another ideal, the shares are not the law's work.
+func TestAWindowInWhichASiblingBeginsIsFresh(t *testing.T) {
+	window := func(a, ideal float64) []law.Observation {
+		return []law.Observation{syncing("a", ideal, a, 0, 0.3), syncing("b", 300, 30, 0, 0.3)}
+	}
+	var w Shortfall
+	for n, step := range []struct {
+		a, ideal float64
+		fresh    bool
+	}{
+		{0, 500, true}, {0, 500, false}, {40, 500, true}, {40, 500, false}, {40, 700, true}, {40, 700, false}, {0, 700, false}, {40, 700, true},
+	} {
+		for range 10 {
+			w.Add(0.5, window(step.a, step.ideal))
+		}
+		if w.Fresh != step.fresh {
+			t.Errorf("window %d: fresh %t; want %t", n, w.Fresh, step.fresh)
+		}
+	}
+}
