@@ -161,7 +161,8 @@ type Container struct {
 	// RequestSeconds is how long the requests that ended in the interval were
 	// outstanding, in the scheduler and on the disk, added up, and how long io.cost held
 	// back I/O before it became requests: divided by IntervalSeconds, the mean number of
-	// requests that the container kept outstanding. Absent if 0, and where the kernel notes no start of requests.
+	// requests that the container kept outstanding. Absent if 0, and where the kernel notes
+	// no start of requests.
 	RequestSeconds float64 `json:"request_seconds,omitempty"`
 	// BusySeconds is the time in which at least one request of a cgroup was
 	// outstanding, or held back by io.cost, as far as it ended in the interval; added up

@@ -114,18 +114,7 @@ func timeFlushes(t *testing.T, disk blockdev.Disk, device string, observed block
 	})
 	// The probe reads the disk, too. That is not charged to the syncer.
 	cgroup := newLoad(t, mounted, "flushes", nil)
-	probe, err := journal.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := probe.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
-	if err := probe.Observe([]uint32{observed.Dev.Kernel()}); err != nil {
-		t.Fatal(err)
-	}
+	probe := observing(t, observed)
 	for _, how := range []string{direct, buffered} {
 		// A call that takes twice the time of its flush says nothing about flushes that
 		// count twice.
@@ -163,6 +152,24 @@ func timeFlushes(t *testing.T, disk blockdev.Disk, device string, observed block
 	if _, _, flushed, _ := syncIn(t, probe, cgroup, disk, filepath.Join(mounted, direct)); flushed != 0 {
 		t.Errorf("%v in flushes of a disk that has no cache to flush", flushed)
 	}
+}
+
+// observing returns a probe that observes a disk until the end of the test.
+func observing(t *testing.T, disk blockdev.Disk) *journal.Probe {
+	t.Helper()
+	probe, err := journal.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := probe.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := probe.Observe([]uint32{disk.Dev.Kernel()}); err != nil {
+		t.Fatal(err)
+	}
+	return probe
 }
 
 // syncIn runs a syncer in a cgroup. It returns the syncer's times, and those that are

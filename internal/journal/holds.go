@@ -30,8 +30,9 @@ func (p *Probe) keepHold(name, tracepoint string, program spare.Program) error {
 
 // ObserveHolds counts, from now on, also the time for which io.cost holds back I/O as time
 // with I/O outstanding: until then that begins with the request, which a bio becomes after
-// the wait. On all observed disks a wait for a free request counts, too. It costs a little time for each bio of any disk, so it is for hosts where io.cost
-// divides an observed disk. Where a tracepoint is missing, it does nothing.
+// the wait. On all observed disks a wait for a free request counts, too. It costs a little time
+// for each bio of any disk, so it is for hosts where io.cost divides an observed disk. Where a
+// tracepoint is missing, it does nothing.
 func (p *Probe) ObserveHolds() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -37,18 +37,7 @@ func TestGuestWaitsInIOCostAreTimed(t *testing.T) {
 		}
 		cgroup := newLoad(t, mounted, "held", nil)
 		holdBack(t, disk)
-		probe, err := journal.Open()
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() {
-			if err := probe.Close(); err != nil {
-				t.Error(err)
-			}
-		}()
-		if err := probe.Observe([]uint32{disk.Dev.Kernel()}); err != nil {
-			t.Fatal(err)
-		}
+		probe := observing(t, disk)
 		// What is charged to a cgroup for the first time has no sums to add a wait to.
 		readHeld(t, probe, cgroup, disk, file)
 		took, busy, _ := readHeld(t, probe, cgroup, disk, file)

@@ -98,6 +98,13 @@ static __always_inline __u32 disk_number(struct gendisk *disk)
 	return (__u32)disk->major << MINORBITS | (__u32)disk->first_minor;
 }
 
+static __always_inline struct gendisk *gendisk_of(struct bio *bio)
+{
+	if (bpf_core_field_exists(bio->bi_bdev))
+		return bio->bi_bdev->bd_disk;
+	return ((struct bio___with_disk *)bio)->bi_disk;
+}
+
 static __always_inline __u64 charged_cgroup(struct bio *bio)
 {
 	struct blkcg_gq *blkg = bio->bi_blkg;

@@ -55,7 +55,6 @@ static __always_inline int end_hold(struct bio *bio)
 {
 	__u64 key = as_number(bio), since, charged;
 	struct held_bio *place = held_place(key);
-	struct gendisk *gendisk;
 	struct charged *sums;
 
 	if (place->bio != key || place->vectors != (__u64)bio->bi_io_vec)
@@ -67,11 +66,7 @@ static __always_inline int end_hold(struct bio *bio)
 	charged = charged_cgroup(bio);
 	if (charged == ROOT_CGROUP)
 		return 0;
-	if (bpf_core_field_exists(bio->bi_bdev))
-		gendisk = bio->bi_bdev->bd_disk;
-	else
-		gendisk = ((struct bio___with_disk *)bio)->bi_disk;
-	sums = known_charged(disk_number(gendisk), charged);
+	sums = known_charged(disk_number(gendisk_of(bio)), charged);
 	if (sums && sums->observed)
 		add_time(sums, since);
 	return 0;

@@ -101,10 +101,7 @@ static __always_inline int see_submission(struct bio *bio)
 	/* A journal's bio, too: on a disk without layers it is not noted again below. */
 	if (notes && op == REQ_OP_WRITE)
 		forget_reused(bio);
-	if (bpf_core_field_exists(bio->bi_bdev))
-		gendisk = bio->bi_bdev->bd_disk;
-	else
-		gendisk = ((struct bio___with_disk *)bio)->bi_disk;
+	gendisk = gendisk_of(bio);
 	layered = !gendisk->queue->mq_ops;
 	if (layered && layers) {
 		disk = disk_number(gendisk);
