@@ -2,7 +2,6 @@ package control
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/daybook-project/daybook/internal/control/judge"
 	"github.com/daybook-project/daybook/internal/control/law"
@@ -50,16 +49,19 @@ func (c *Controller) observePassing(seconds float64, step bytesDone, done map[st
 	p.hidden = hidden
 }
 
-// most is the most hidden I/O of a container, as a part of what all do.
-func (p *passing) most() float64 {
-	var most float64
-	for _, hidden := range p.hidden {
-		most = math.Max(most, hidden.Rate())
-	}
+// most is the most hidden I/O of a container, as a part of what all do, and whose it is; 0 and ""
+// if there is none.
+func (p *passing) most() (part float64, cgroup string) {
 	if p.idleSeconds > law.MeanSeconds || !(p.all.Rate() > 0) {
-		return 0
+		return 0, ""
 	}
-	return most / p.all.Rate()
+	var most float64
+	for at, hidden := range p.hidden {
+		if rate := hidden.Rate(); rate > most || rate == most && rate > 0 && at < cgroup {
+			most, cgroup = rate, at
+		}
+	}
+	return most / p.all.Rate(), cgroup
 }
 
 // passesCost reports whether so much passes io.cost that weights do not hold the shares.
@@ -68,19 +70,23 @@ func (c *Controller) passesCost() bool {
 	if c.scheduler.limiting {
 		bound = littlePassingPart
 	}
-	return c.scheduler.passing.most() > bound
+	most, _ := c.scheduler.passing.most()
+	return most > bound
 }
 
 // bounds are those for the windows that ended: one window is enough where much passes io.cost. A
-// window in which a container began, or got another weight, shows nothing then.
+// window in which a container began, or got another weight, shows nothing then. What passes
+// io.cost adds to what its container has. If that container lacks a part, it repays.
 func (c *Controller) bounds(first bool) judge.Bounds {
+	s := &c.scheduler
 	bounds := judge.Bounds{Missed: costMissedPart, Held: costMissedPart, Seconds: judge.WindowSeconds}
+	_, passes := s.passing.most()
 	switch {
-	case c.options.DryRun || !c.passesCost():
+	case c.options.DryRun || !c.passesCost() || s.missed.Lack > 0 && s.missed.Short == passes:
 		return judge.Usual
 	case first:
 		bounds.Missed = costFirstPart
-	case c.scheduler.fresh:
+	case s.fresh:
 		bounds.Missed = 1
 	}
 	return bounds
@@ -93,9 +99,10 @@ func (c *Controller) whyCost(m judge.Missed, seconds float64) string {
 		missed = fmt.Sprintf("%s has had %.0f %% of the disk beyond what is due to it", c.who(m.Greedy), 100*m.Excess)
 	}
 	advice := ""
+	most, _ := c.scheduler.passing.most()
 	if !c.canLimit() {
 		advice = "; allow limits: actuator: auto"
 	}
 	return fmt.Sprintf("weights have not held the shares: for %.0f s %s, and the journal and metadata of a container were %.0f %% of what all do, which io.cost neither counts nor holds back%s",
-		seconds, missed, 100*c.scheduler.passing.most(), advice)
+		seconds, missed, 100*most, advice)
 }

@@ -74,7 +74,8 @@ func TestLimitsTakeOverAtOnceWhereIOCostLetsMuchPassAndAShareIsMissed(t *testing
 	}{
 		{"missed in the second window", "", true, append(times(1, lacking(0.07, 0.15)), times(2, lacking(0.025, 0.15))...), []string{weights, limits, limits}, 1},
 		{"missed by far in the first", "", true, append(times(1, lacking(0.08, 0.15)), lacking(0, 0.15)), []string{limits, limits}, 1},
-		{"too much in the second", "", true, append(times(1, lacking(0, 0.15)), times(2, lacking(-0.03, 0.06))...), []string{weights, limits, limits}, 1},
+		{"the one whose journal passes lacks a part", "", true, append(times(1, lacking(0, 0.15)), times(3, lacking(-0.045, 0.06))...), slices.Repeat([]string{weights}, 4), 0},
+		{"and by far", "", true, append(times(1, lacking(0, 0.15)), times(3, lacking(-0.06, 0.06))...), []string{weights, weights, limits, limits}, 0},
 		{"held", "", true, times(4, lacking(0.015, 0.15)), slices.Repeat([]string{weights}, 4), 0},
 		{"little that passes", "", true, times(4, lacking(0.04, 0.04)), slices.Repeat([]string{weights}, 4), 0},
 		{"little that passes, and missed by far", "", true, times(3, lacking(0.06, 0.04)), []string{weights, limits, limits}, 0},
