@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/daybook-project/daybook/internal/calibrate"
+	"github.com/daybook-project/daybook/internal/iocost"
 )
 
 // ioCostFlags are those of calibrate --io-cost.
@@ -26,7 +27,7 @@ func (f *ioCostFlags) add(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.rawWrites, "raw-writes", false, "with --io-cost: overwrite the disk itself; it must be unused and hold nothing")
 	flags.Var(&f.size, "size", "with --io-cost: length of the file (default an eighth of the free space, at most 4GiB)")
 	flags.Lookup("size").DefValue = "" // the flag's own text would be 0B
-	flags.Float64Var(&f.part, "model-part", calibrate.DefaultModelPart, "with --io-cost: the `PART` of the measured rates that the model has, 0.1 to 1; the rest is for journals")
+	flags.Float64Var(&f.part, "model-part", iocost.DefaultPart, "with --io-cost: the `PART` of the measured rates that the model has, 0.1 to 1; the rest is for journals")
 	flags.DurationVar(&f.time, "test-time", calibrate.DefaultDiskTime, "with --io-cost: length of each of the six tests, 1s to 1h")
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/cgroup"
 	"github.com/daybook-project/daybook/internal/fio"
+	"github.com/daybook-project/daybook/internal/iocost"
 	"github.com/daybook-project/daybook/internal/kernel"
 )
 
@@ -28,7 +29,7 @@ type DiskOptions struct {
 	// the free room, at most defaultDiskFileBytes.
 	FileBytes uint64
 	// ModelPart is the part of the measured rates that the proposed model has, 0.1 to 1; 0:
-	// DefaultModelPart.
+	// iocost.DefaultPart.
 	ModelPart float64
 	// Time of each test, a second to an hour.
 	Time time.Duration
@@ -50,8 +51,8 @@ func (o DiskOptions) Check() error {
 	switch {
 	case o.Time < minDiskTime || o.Time > maxDiskTime:
 		return fmt.Errorf("a time of %v: want %v to %v for each test", o.Time, minDiskTime, maxDiskTime)
-	case o.ModelPart != 0 && !(o.ModelPart >= leastModelPart && o.ModelPart <= 1):
-		return fmt.Errorf("a model of %v of the rates: want %v to 1", o.ModelPart, leastModelPart)
+	case o.ModelPart != 0 && !(o.ModelPart >= iocost.LeastPart && o.ModelPart <= 1):
+		return fmt.Errorf("a model of %v of the rates: want %v to 1", o.ModelPart, iocost.LeastPart)
 	case o.FileBytes != 0 && o.FileBytes < MinDiskFileBytes:
 		return fmt.Errorf("a file of %d bytes: want at least %d", o.FileBytes, MinDiskFileBytes)
 	case o.RawWrites && o.Dir != "":
@@ -67,7 +68,7 @@ type diskTest struct {
 	what       string
 	access     fio.Access
 	blockBytes int
-	set        func(*Coefficients, fio.Result)
+	set        func(*iocost.Coefficients, fio.Result)
 }
 
 const (
@@ -81,12 +82,12 @@ const (
 func diskTests() []diskTest {
 	requests := func(bytes uint64, r fio.Result) uint64 { return perSecond(bytes/smallBlock, r) }
 	return []diskTest{
-		{"sequential reads", fio.Read, largeBlock, func(c *Coefficients, r fio.Result) { c.ReadBytesPerSecond = perSecond(r.ReadBytes, r) }},
-		{"sequential reads of 4 KiB", fio.Read, smallBlock, func(c *Coefficients, r fio.Result) { c.ReadSequentialPerSecond = requests(r.ReadBytes, r) }},
-		{"random reads of 4 KiB", fio.RandomRead, smallBlock, func(c *Coefficients, r fio.Result) { c.ReadRandomPerSecond = requests(r.ReadBytes, r) }},
-		{"sequential writes", fio.Write, largeBlock, func(c *Coefficients, r fio.Result) { c.WriteBytesPerSecond = perSecond(r.WrittenBytes, r) }},
-		{"sequential writes of 4 KiB", fio.Write, smallBlock, func(c *Coefficients, r fio.Result) { c.WriteSequentialPerSecond = requests(r.WrittenBytes, r) }},
-		{"random writes of 4 KiB", fio.RandomWrite, smallBlock, func(c *Coefficients, r fio.Result) { c.WriteRandomPerSecond = requests(r.WrittenBytes, r) }},
+		{"sequential reads", fio.Read, largeBlock, func(c *iocost.Coefficients, r fio.Result) { c.ReadBytesPerSecond = perSecond(r.ReadBytes, r) }},
+		{"sequential reads of 4 KiB", fio.Read, smallBlock, func(c *iocost.Coefficients, r fio.Result) { c.ReadSequentialPerSecond = requests(r.ReadBytes, r) }},
+		{"random reads of 4 KiB", fio.RandomRead, smallBlock, func(c *iocost.Coefficients, r fio.Result) { c.ReadRandomPerSecond = requests(r.ReadBytes, r) }},
+		{"sequential writes", fio.Write, largeBlock, func(c *iocost.Coefficients, r fio.Result) { c.WriteBytesPerSecond = perSecond(r.WrittenBytes, r) }},
+		{"sequential writes of 4 KiB", fio.Write, smallBlock, func(c *iocost.Coefficients, r fio.Result) { c.WriteSequentialPerSecond = requests(r.WrittenBytes, r) }},
+		{"random writes of 4 KiB", fio.RandomWrite, smallBlock, func(c *iocost.Coefficients, r fio.Result) { c.WriteRandomPerSecond = requests(r.WrittenBytes, r) }},
 	}
 }
 
@@ -146,7 +147,7 @@ func MeasureDisk(ctx context.Context, o DiskOptions) (model DiskModel, err error
 		return DiskModel{}, fmt.Errorf("cannot model %s: %w; measure longer (--test-time)", place.disk.Name, err)
 	}
 	if model.ModelPart = o.ModelPart; model.ModelPart == 0 {
-		model.ModelPart = DefaultModelPart
+		model.ModelPart = iocost.DefaultPart
 	}
 	model.propose()
 	model.Time, model.Kernel = time.Now().UTC().Truncate(time.Second), kernel.Release()

@@ -16,6 +16,7 @@ import (
 	"github.com/daybook-project/daybook/internal/experiment/fixture/fixturetest"
 	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/internal/ext4test"
+	"github.com/daybook-project/daybook/internal/iocost"
 	"github.com/daybook-project/daybook/internal/needs"
 )
 
@@ -47,7 +48,7 @@ func TestCoefficientsAreThoseOfTheSimulatedDisk(t *testing.T) {
 	seek := parameters.TrackToTrackSeekSeconds + (parameters.FullStrokeSeekSeconds-parameters.TrackToTrackSeekSeconds)*part
 	random := 1 / (seek + smallBlock/bandwidth)
 	// A busy host makes the disk slower, never faster: the best of several counts.
-	var best Coefficients
+	var best iocost.Coefficients
 	low := func(got uint64, want, tolerance float64) bool { return float64(got) < (1-tolerance)*want }
 	for attempt := range 5 {
 		var progress []string
@@ -73,7 +74,7 @@ func TestCoefficientsAreThoseOfTheSimulatedDisk(t *testing.T) {
 				t.Errorf("attempt %d: %s is %.0f; the disk can do %.0f at most", attempt, name, compared.got, compared.most)
 			}
 		}
-		best = Coefficients{
+		best = iocost.Coefficients{
 			ReadBytesPerSecond: max(best.ReadBytesPerSecond, c.ReadBytesPerSecond), WriteBytesPerSecond: max(best.WriteBytesPerSecond, c.WriteBytesPerSecond),
 			ReadRandomPerSecond: max(best.ReadRandomPerSecond, c.ReadRandomPerSecond), WriteRandomPerSecond: max(best.WriteRandomPerSecond, c.WriteRandomPerSecond),
 			ReadSequentialPerSecond: max(best.ReadSequentialPerSecond, c.ReadSequentialPerSecond),

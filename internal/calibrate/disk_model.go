@@ -3,96 +3,14 @@ package calibrate
 import (
 	"fmt"
 	"io"
-	"math"
 	"path/filepath"
-	"strings"
 	"time"
+
+	"github.com/daybook-project/daybook/internal/iocost"
 )
 
 // DiskFormatVersion is raised when a field of DiskModel changes its meaning.
 const DiskFormatVersion = 1
-
-// Coefficients are those of io.cost's linear model, by the names of io.cost.model
-// (Documentation/admin-guide/cgroup-v2.rst): bytes per second of large sequential
-// requests, and requests of 4 KiB per second, one after the other and at random.
-type Coefficients struct {
-	ReadBytesPerSecond       uint64 `json:"rbps"`
-	ReadSequentialPerSecond  uint64 `json:"rseqiops"`
-	ReadRandomPerSecond      uint64 `json:"rrandiops"`
-	WriteBytesPerSecond      uint64 `json:"wbps"`
-	WriteSequentialPerSecond uint64 `json:"wseqiops"`
-	WriteRandomPerSecond     uint64 `json:"wrandiops"`
-}
-
-// named lists them in the kernel's order.
-func (c Coefficients) named() []struct {
-	name  string
-	value uint64
-} {
-	return []struct {
-		name  string
-		value uint64
-	}{
-		{"rbps", c.ReadBytesPerSecond}, {"rseqiops", c.ReadSequentialPerSecond}, {"rrandiops", c.ReadRandomPerSecond},
-		{"wbps", c.WriteBytesPerSecond}, {"wseqiops", c.WriteSequentialPerSecond}, {"wrandiops", c.WriteRandomPerSecond},
-	}
-}
-
-// Check rejects coefficients that io.cost cannot use.
-func (c Coefficients) Check() error {
-	for _, n := range c.named() {
-		if n.value == 0 {
-			return fmt.Errorf("%s is 0", n.name)
-		}
-	}
-	return nil
-}
-
-// DefaultModelPart is the part of the measured rates that the proposed model has. io.cost does not
-// count the journal, so a model of the whole rate lets requests wait in the disk, which knows no
-// weights: with it, two volumes had 53:47 in place of 70:30, and with three quarters of the rate
-// 70:30 (docs/results/guest-volumes.md).
-const DefaultModelPart = 0.75
-
-// leastModelPart is the least part that a model may have.
-const leastModelPart = 0.1
-
-// times returns a part of all rates, each at least 1.
-func (c Coefficients) times(part float64) Coefficients {
-	of := func(rate uint64) uint64 { return max(1, uint64(part*float64(rate))) }
-	return Coefficients{
-		of(c.ReadBytesPerSecond), of(c.ReadSequentialPerSecond), of(c.ReadRandomPerSecond),
-		of(c.WriteBytesPerSecond), of(c.WriteSequentialPerSecond), of(c.WriteRandomPerSecond),
-	}
-}
-
-// Model is the text for io.cost.model.
-func (c Coefficients) Model(dev string) string {
-	words := []string{dev, "ctrl=user model=linear"}
-	for _, n := range c.named() {
-		words = append(words, fmt.Sprintf("%s=%d", n.name, n.value))
-	}
-	return strings.Join(words, " ")
-}
-
-// io.cost computes the length of its period from the latencies of io.cost.qos, twice
-// the greater one (ioc_refresh_period_us, block/blk-iocost.c; 1 ms to 1 s). It must
-// be longer than a large write takes, or io.cost lets through more than its model
-// allows (docs/results/guest-volumes.md).
-const (
-	largeWriteBytes        = 1 << 20
-	latencyOfLargeWrites   = 3.0
-	minLatency, maxLatency = 5_000, 250_000 // of the kernel's own tables, in µs
-)
-
-// QoS is the text for io.cost.qos.
-func (c Coefficients) QoS(dev string) string {
-	slowest := math.Min(float64(c.ReadBytesPerSecond), float64(c.WriteBytesPerSecond))
-	latency := math.Max(minLatency, math.Min(maxLatency, latencyOfLargeWrites*1e6*largeWriteBytes/slowest))
-	step := 1000.0
-	micros := uint64(math.Ceil(latency/step) * step)
-	return fmt.Sprintf("%s enable=1 ctrl=user rpct=0 rlat=%d wpct=0 wlat=%d min=100 max=100", dev, micros, micros)
-}
 
 // DiskModel is what MeasureDisk found.
 type DiskModel struct {
@@ -109,7 +27,7 @@ type DiskModel struct {
 	Directory string `json:"directory"`
 	Bytes     uint64 `json:"bytes"`
 
-	Coefficients Coefficients `json:"coefficients"`
+	Coefficients iocost.Coefficients `json:"coefficients"`
 	// ModelPart is the part of the coefficients that Model has, 0.1 to 1.
 	ModelPart float64 `json:"model_part"`
 	// CgroupRoot has the files io.cost.model and io.cost.qos, Model and QoS are the
@@ -121,7 +39,8 @@ type DiskModel struct {
 }
 
 func (m *DiskModel) propose() {
-	m.Model, m.QoS = m.Coefficients.times(m.ModelPart).Model(m.Dev), m.Coefficients.QoS(m.Dev)
+	proposal := iocost.Propose(m.Coefficients, m.ModelPart)
+	m.Model, m.QoS = m.Dev+" "+proposal.Model, m.Dev+" "+proposal.QoS
 }
 
 // Commands set io.cost up.

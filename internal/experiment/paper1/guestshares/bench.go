@@ -20,7 +20,7 @@ type Options struct {
 	// DiskBytesPerSecond, which is /dev/daybook/disk0 there.
 	Boot    func(ctx context.Context, kernel string) (Guest, error)
 	Kernels []string
-	// Dividers are of BFQ, IOCost and IOCostAuto; nil: all.
+	// Dividers are of BFQ, IOCost, IOCostProposed and IOCostAuto; nil: BFQ, IOCost and IOCostAuto.
 	Dividers []string
 	Seconds  float64
 	Interval time.Duration

@@ -12,6 +12,7 @@ import (
 
 	"github.com/daybook-project/daybook/internal/experiment/fixture"
 	"github.com/daybook-project/daybook/internal/experiment/report"
+	"github.com/daybook-project/daybook/internal/iocost"
 )
 
 // Options say how much bench-guest-volumes measures.
@@ -45,9 +46,9 @@ const (
 // The dividers share the disk between the cgroups. io.cost does it by a model of the
 // disk: it lets through what the model allows, and adjusts itself once in a period.
 const (
-	// IOCost has a model of three quarters of the disk's rate, so that requests wait
-	// in io.cost, which knows the weights, and not in the disk. Its period is longer
-	// than a write of the loads takes.
+	// IOCost is as `daybook calibrate --io-cost` proposes it. Its model has three quarters of
+	// the disk's rate, so that requests wait in io.cost, which knows the weights, and not in
+	// the disk. Its period is as long as a write of the loads takes.
 	IOCost = "io.cost"
 	// IOCostShort has the kernel's period without configured latencies. It is much
 	// shorter than a write takes.
@@ -58,12 +59,7 @@ const (
 	// BFQ is the scheduler of that name, without io.cost.
 	BFQ = "bfq"
 
-	costRate = DiskBytesPerSecond / 4 * 3
-	// costLatency is written to io.cost.qos as the latency of reads and of writes.
-	// The percentage of requests that must keep it is 0. So its only effect is
-	// io.cost's period, which is twice as long (block/blk-iocost.c,
-	// ioc_refresh_period_us; 1 ms to 1 s, and 1 ms without a latency).
-	costLatency = 100 * time.Millisecond
+	costRate uint64 = DiskBytesPerSecond * iocost.DefaultPart
 )
 
 // Dividers lists all dividers.
@@ -173,7 +169,7 @@ func (c Case) check() error {
 
 // disk returns the guest's disk with the divider.
 func (c Case) disk() fixture.GivenDisk {
-	given := fixture.GivenDisk{Node: "/dev/daybook/disk0", Divider: fixture.IOCost, BytesPerSecond: c.allowed()}
+	given := fixture.GivenDisk{Node: "/dev/daybook/disk0", Divider: fixture.IOCostProposed, BytesPerSecond: DiskBytesPerSecond}
 	if c.Divider == BFQ {
 		given.Divider = fixture.BFQ
 	}
@@ -195,9 +191,11 @@ func (c Case) cost(disk fixture.GivenDisk) (model, qos string) {
 		return "", ""
 	}
 	model, qos = disk.Cost()
-	if c.Divider != IOCostShort {
-		microseconds := costLatency.Microseconds()
-		qos = fmt.Sprintf("enable=1 ctrl=user rpct=0 rlat=%d wpct=0 wlat=%d min=100 max=100", microseconds, microseconds)
+	switch c.Divider {
+	case IOCostShort:
+		qos = iocost.QoS(0)
+	case IOCostFull:
+		model = iocost.OfRate(disk.BytesPerSecond).Model()
 	}
 	return model, qos
 }

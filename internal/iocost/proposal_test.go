@@ -1,0 +1,45 @@
+package iocost
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestLatenciesStayWithinTheKernelsOwn(t *testing.T) {
+	for rate, want := range map[uint64]time.Duration{5e9: 5 * time.Millisecond, 16 << 20: 32 * time.Millisecond, 100e3: 250 * time.Millisecond} {
+		if got := latency(OfRate(rate)); got != want {
+			t.Errorf("at %d bytes/s: %v, want %v", rate, got, want)
+		}
+	}
+}
+
+// The slower direction sets the period.
+func TestTheLatencyIsThatOfTheSlowerDirection(t *testing.T) {
+	fast, slow := OfRate(1<<30), OfRate(16<<20)
+	for _, c := range []Coefficients{
+		{ReadBytesPerSecond: fast.ReadBytesPerSecond, WriteBytesPerSecond: slow.WriteBytesPerSecond},
+		{ReadBytesPerSecond: slow.ReadBytesPerSecond, WriteBytesPerSecond: fast.WriteBytesPerSecond},
+	} {
+		if got := Propose(c, 1).QoS; !strings.Contains(got, "rlat=32000 wpct=0 wlat=32000 ") {
+			t.Errorf("%+v: %q", c, got)
+		}
+	}
+}
+
+func TestAModelNamesAllCoefficients(t *testing.T) {
+	c := OfRate(16 << 20)
+	if want := "ctrl=user model=linear rbps=16777216 rseqiops=4096 rrandiops=4096 wbps=16777216 wseqiops=4096 wrandiops=4096"; c.Model() != want {
+		t.Errorf("%q, want %q", c.Model(), want)
+	}
+	if err := c.Check(); err != nil {
+		t.Error(err)
+	}
+	c.WriteRandomPerSecond = 0
+	if err := c.Check(); err == nil || err.Error() != "wrandiops is 0" {
+		t.Errorf("%v; want the coefficient that is 0", err)
+	}
+	if got := c.Times(0.25).WriteRandomPerSecond; got != 1 {
+		t.Errorf("a quarter of nothing is %d; io.cost needs at least 1", got)
+	}
+}
