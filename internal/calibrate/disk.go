@@ -13,6 +13,7 @@ import (
 	"github.com/daybook-project/daybook/internal/fio"
 	"github.com/daybook-project/daybook/internal/iocost"
 	"github.com/daybook-project/daybook/internal/kernel"
+	"github.com/daybook-project/daybook/internal/safetext"
 )
 
 // DiskOptions are those of MeasureDisk.
@@ -109,7 +110,7 @@ func MeasureDisk(ctx context.Context, o DiskOptions) (model DiskModel, err error
 		return DiskModel{}, err
 	}
 	if os.Geteuid() != 0 {
-		return DiskModel{}, fmt.Errorf("%w: it needs root; try: sudo daybook calibrate --io-cost %s", ErrDiskUnsupported, o.Device)
+		return DiskModel{}, fmt.Errorf("%w: it needs root; try: sudo daybook calibrate --io-cost %s", ErrDiskUnsupported, safetext.Word(o.Device))
 	}
 	if err := fio.Available(); err != nil {
 		return DiskModel{}, fmt.Errorf("%w: %w", ErrDiskUnsupported, err)
@@ -221,7 +222,7 @@ func (p place) model() DiskModel {
 	if scheduler, err := p.disk.Scheduler(); err == nil {
 		m.Scheduler = scheduler.Current
 		if scheduler.Current != blockdev.NoScheduler {
-			m.Warnings = append(m.Warnings, fmt.Sprintf("the scheduler is %s, which merges and reorders requests; io.cost needs none: echo none > /sys/block/%s/queue/scheduler, and measure again", scheduler.Current, p.disk.Name))
+			m.Warnings = append(m.Warnings, fmt.Sprintf("the scheduler is %s, which merges and reorders requests; io.cost needs none: echo none > %s, and measure again", scheduler.Current, safetext.Word("/sys/block/"+p.disk.Name+"/queue/scheduler")))
 		}
 	}
 	if size, err := p.disk.SizeBytes(); err == nil && !p.raw && p.rotational() && size > 0 {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/ext4"
+	"github.com/daybook-project/daybook/internal/safetext"
 )
 
 // place is where a disk is measured: a file on it, or the disk itself.
@@ -100,7 +101,7 @@ func roomiest(disk blockdev.Disk) (string, error) {
 	}
 	if best == "" {
 		return "", unsuitable(disk.Node(), "this process sees no writable ext4 or XFS file system on it; name a directory on one (daybook calibrate --io-cost %s DIR), "+
-			"or, if nothing on the disk is needed, overwrite it: --raw-writes", disk.Name)
+			"or, if nothing on the disk is needed, overwrite it: --raw-writes", safetext.Word(disk.Name))
 	}
 	return best, nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/daybook-project/daybook/internal/journal"
 	"github.com/daybook-project/daybook/internal/kernel"
+	"github.com/daybook-project/daybook/internal/safetext"
 	"github.com/daybook-project/daybook/internal/workload"
 )
 
@@ -58,7 +59,7 @@ func Run(ctx context.Context, options Options) (table Table, err error) {
 		return Table{}, err
 	}
 	if os.Geteuid() != 0 {
-		return Table{}, fmt.Errorf("%w: calibrating needs root; try: sudo daybook calibrate %s", journal.ErrUnsupported, options.Dir)
+		return Table{}, fmt.Errorf("%w: calibrating needs root; try: sudo daybook calibrate %s", journal.ErrUnsupported, safetext.Word(options.Dir))
 	}
 	target, err := inspect(options.Dir)
 	if err != nil {

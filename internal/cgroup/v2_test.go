@@ -172,6 +172,11 @@ func TestV2WeightOfCgroupWithoutIONamesTheCommand(t *testing.T) {
 	if err == nil || errors.Is(err, ErrVanished) || !strings.Contains(err.Error(), "echo +io > "+f.Root()+"/a/cgroup.subtree_control") {
 		t.Errorf("got %v", err)
 	}
+	// Unquoted, a shell would remove the backslash.
+	f.put(`a\x2db.slice/c/cgroup.procs`, "")
+	if _, err := w.Get(`/a\x2db.slice/c`); err == nil || !strings.Contains(err.Error(), "echo +io > '"+f.Root()+`/a\x2db.slice/cgroup.subtree_control'`) {
+		t.Errorf("got %v", err)
+	}
 }
 
 func TestV2Limits(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/safetext"
 	"golang.org/x/sys/unix"
 )
 
@@ -223,8 +224,8 @@ func (w *Weights) read(cgroupPath string) (weightLines, error) {
 // missingWeightFile explains why an existing cgroup has no weight file.
 func (t *Tree) missingWeightFile(cgroupPath string) string {
 	if t.version == V2 {
-		return fmt.Sprintf("its parent does not enable io: echo +io > %s",
-			filepath.Join(filepath.Dir(t.dir(cgroupPath)), "cgroup.subtree_control"))
+		return "its parent does not enable io: echo +io > " +
+			safetext.Word(filepath.Join(filepath.Dir(t.dir(cgroupPath)), subtreeControlFile))
 	}
 	return "this kernel does not schedule cgroups by weight (CONFIG_BFQ_GROUP_IOSCHED)"
 }
@@ -258,7 +259,7 @@ func (d disk) String() string {
 // choose is the command that sets the scheduler of the disk.
 func (d disk) choose(scheduler string) string {
 	if name := d.String(); name != d.dev.String() {
-		return fmt.Sprintf("echo %s > /sys/block/%s/queue/scheduler", scheduler, name)
+		return fmt.Sprintf("echo %s > %s", scheduler, safetext.Word("/sys/block/"+name+"/queue/scheduler"))
 	}
 	return fmt.Sprintf("echo %s > /sys/dev/block/%s/queue/scheduler", scheduler, d.dev)
 }

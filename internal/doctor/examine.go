@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/daybook-project/daybook/internal/safetext"
 )
 
 // Examine says what of Daybook works on a host with these facts, in the order in which
@@ -141,13 +143,13 @@ func examineCgroups(f Facts) []Finding {
 					"; the kernel lacks it, or a v1 hierarchy has it", ""))
 			default:
 				found = append(found, missing("controllers", "", "the "+controller.name+" controller is not enabled below the root cgroup",
-					controller.why, fmt.Sprintf("echo +%s > %s/cgroup.subtree_control", controller.name, g.Root)))
+					controller.why, fmt.Sprintf("echo +%s > %s", controller.name, safetext.Word(g.Root+"/cgroup.subtree_control"))))
 			}
 		}
 	}
 	if g.WithoutIO > 0 {
 		found = append(found, missing("controllers", g.WithoutIOExample, fmt.Sprintf("%s no I/O controller", plural(g.WithoutIO, "container has", "containers have")),
-			"they have no counters of I/O, weights or limits", fmt.Sprintf("echo +io > %s/cgroup.subtree_control", strings.TrimSuffix(g.Root+g.WithoutIOExample, "/"))))
+			"they have no counters of I/O, weights or limits", "echo +io > "+safetext.Word(strings.TrimSuffix(g.Root+g.WithoutIOExample, "/")+"/cgroup.subtree_control")))
 	}
 	if len(found) > 0 {
 		return found

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/daybook-project/daybook/internal/container"
+	"github.com/daybook-project/daybook/internal/safetext"
 )
 
 // examineOwners says who sets the weights of containers.
@@ -36,7 +37,7 @@ func examineOwners(f Facts) []Finding {
 		unit := path.Base(systemd.Example)
 		found = append(found, note("systemd-weights", systemd.Example, "systemd owns the cgroups of "+plural(systemd.Containers, "container", "containers"),
 			"control sets their weights over D-Bus; systemd undoes weights that are written to the files, so set your own there, too",
-			fmt.Sprintf("systemctl set-property --runtime %s IOWeight=300", unit)))
+			fmt.Sprintf("systemctl set-property --runtime %s IOWeight=300", safetext.Word(unit))))
 	}
 	return found
 }

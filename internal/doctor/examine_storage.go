@@ -7,13 +7,14 @@ import (
 	"strings"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/safetext"
 )
 
 func examineDisk(f Facts, d Disk) []Finding {
 	var found []Finding
 	if !d.Statistics {
 		found = append(found, missing("statistics", d.Name, "the kernel does not count the disk's I/O", "top shows 0 for the whole disk",
-			fmt.Sprintf("echo 1 > /sys/block/%s/queue/iostats", d.Name)))
+			"echo 1 > "+d.file("queue/iostats")))
 	}
 	if len(f.Cgroups.Version) == 0 {
 		return found
@@ -32,7 +33,7 @@ func examineDisk(f Facts, d Disk) []Finding {
 			"control then holds the shares by limits (actuator: auto), which do not hold back the journal and react a step later", adviseWeights(f, d)))
 	case d.Scheduler == blockdev.BFQ && cost:
 		found = append(found, missing("weights", d.Name, "BFQ and io.cost both divide the disk", "control corrects BFQ's weights only; io.cost divides by io.weight",
-			fmt.Sprintf("echo '%s enable=0' > %s/io.cost.qos", d.Dev, f.Cgroups.Root)))
+			fmt.Sprintf("echo '%s enable=0' > %s", d.Dev, safetext.Word(f.Cgroups.Root+"/io.cost.qos"))))
 	case cost && !d.Cost.OwnModel:
 		found = append(found, missing("weights", d.Name, "io.cost has no model of this disk (ctrl=auto)",
 			"where the kernel's table promises more than the disk has, weights do nothing: 70:30 came out as 45:55 (docs/results/guests.md)",
@@ -86,6 +87,9 @@ func tunables(d Disk) string {
 	return "; " + strings.Join(list, " ")
 }
 
+// file is a file of the disk in sysfs, as a word of a command.
+func (d Disk) file(name string) string { return safetext.Word("/sys/block/" + d.Name + "/" + name) }
+
 // isLoop: what a loop device does goes to the disk below its file.
 func isLoop(d Disk) bool { return strings.HasPrefix(d.Name, "loop") }
 
@@ -100,7 +104,7 @@ func adviseWeights(f Facts, d Disk) string {
 
 // enableBFQ is the command that makes BFQ the scheduler of a disk.
 func enableBFQ(f Facts, d Disk) string {
-	command := fmt.Sprintf("echo bfq > /sys/block/%s/queue/scheduler", d.Name)
+	command := "echo bfq > " + d.file("queue/scheduler")
 	if slices.Contains(d.Available, blockdev.BFQ) || f.Kernel.BFQ == "built-in" {
 		return command
 	}

@@ -176,6 +176,42 @@ func TestACapabilityThatOnlyVolumesNeedIsANote(t *testing.T) {
 	}
 }
 
+// A shell removes backslashes, and takes "!" for its history.
+func TestCommandsAreRightForNamesThatAShellWouldChange(t *testing.T) {
+	f := recorded(t, "rhel9-xfs")
+	f.Cgroups.WithoutIOExample = `/machine.slice/machine-qemu\x2d1\x2dweb.scope`
+	f.Owners = []Owner{{Name: "systemd", Containers: 1, Example: `/machine.slice/machine-qemu\x2d1\x2dweb.scope`}}
+	sda, sdb := &f.Disks[0], &f.Disks[1]
+	sda.Name, sda.Statistics, f.Filesystems[0].Disks = "cciss!c0d0", false, []string{"cciss!c0d0"}
+	sdb.Name = "cciss!c0d1"
+	r := Diagnose(f)
+	var commands []string
+	for _, found := range r.Findings {
+		commands = append(commands, found.Command)
+	}
+	for _, advice := range r.Recommendation.Disks {
+		commands = append(commands, advice.Commands...)
+	}
+	for _, advice := range r.Recommendation.Volumes {
+		commands = append(commands, advice.Commands...)
+	}
+	for _, want := range []string{
+		`echo +io > '/sys/fs/cgroup/machine.slice/machine-qemu\x2d1\x2dweb.scope/cgroup.subtree_control'`,
+		`systemctl set-property --runtime 'machine-qemu\x2d1\x2dweb.scope' IOWeight=300`,
+		"echo 1 > '/sys/block/cciss!c0d0/queue/iostats'",
+		"echo bfq > '/sys/block/cciss!c0d0/queue/scheduler'",
+		"daybook volume create db1 --device /dev/cciss/c0d1",
+	} {
+		if !slices.Contains(commands, want) {
+			t.Errorf("no command %s: %q", want, commands)
+		}
+	}
+	f.Disks[0].Scheduler = "bfq"
+	if got := adviseDisk(f, f.Disks[0]).Commands[0]; got != "daybook control --device 'cciss!c0d0' --dry-run" {
+		t.Error(got)
+	}
+}
+
 func TestManyDisksWithTheSameProblemAreOneParagraph(t *testing.T) {
 	f := recorded(t, "debian12-nvme")
 	f.Disks[0].Rotational = true // BFQ suits it

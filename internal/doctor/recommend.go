@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/safetext"
 )
 
 // Recommendation is the layout that suits a host.
@@ -48,7 +49,7 @@ func Recommend(f Facts) Recommendation {
 }
 
 func adviseDisk(f Facts, d Disk) DiskAdvice {
-	run := fmt.Sprintf("daybook control --device %s --dry-run", d.Name)
+	run := fmt.Sprintf("daybook control --device %s --dry-run", safetext.Word(d.Name))
 	bfq := slices.Contains(d.Available, blockdev.BFQ) || f.Kernel.BFQ == "built-in" || f.Kernel.BFQ == "module"
 	costs := d.Cost != nil
 	switch {
@@ -78,7 +79,7 @@ func adviseDisk(f Facts, d Disk) DiskAdvice {
 
 // measureForCost measures a disk for io.cost, and prints the commands that set it up.
 func measureForCost(d Disk) string {
-	return fmt.Sprintf("daybook calibrate --io-cost %s   # prints the commands that set io.cost up", d.Name)
+	return fmt.Sprintf("daybook calibrate --io-cost %s   # prints the commands that set io.cost up", safetext.Word(d.Name))
 }
 
 // minVolumeBytes is the least room that is worth a recommendation.
@@ -105,8 +106,8 @@ func adviseVolumes(f Facts) VolumeAdvice {
 		inGroup := slices.ContainsFunc(f.Tools.VolumeGroups, func(g VolumeGroup) bool { return slices.Contains(g.Disks, d.Name) })
 		if d.Unused && !inGroup && d.SizeBytes >= minVolumeBytes {
 			return VolumeAdvice{Backing: "device", On: d.Name,
-				Why:      fmt.Sprintf("%s seems unused (no partitions, no mount; check with: blkid /dev/%s), and no volume group has room", d.Name, d.Name),
-				Commands: []string{fmt.Sprintf("daybook volume create db1 --device /dev/%s", d.Name)}}
+				Why:      fmt.Sprintf("%s seems unused (no partitions, no mount; check with: blkid %s), and no volume group has room", d.Name, blockdev.NodeOf(d.Name)),
+				Commands: []string{"daybook volume create db1 --device " + blockdev.NodeOf(d.Name)}}
 		}
 	}
 	return VolumeAdvice{Backing: "image",

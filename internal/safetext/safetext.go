@@ -1,5 +1,5 @@
 // Package safetext escapes unprintable characters in untrusted texts, such as the names of
-// cgroups, containers and disks.
+// cgroups, containers and disks, and quotes them in printed commands.
 package safetext
 
 import (
