@@ -32,9 +32,17 @@ type Scheduler struct {
 	Available []string
 }
 
-// Scheduler reads the current and the available schedulers of the disk.
+// Scheduler reads the current and the available schedulers of the disk. A disk whose driver
+// takes I/O past request queues, as for persistent memory and native NVMe multipath, has
+// "none" alone; from 6.3 on the kernel has no file for it.
 func (d Disk) Scheduler() (Scheduler, error) {
 	text, err := d.read("queue/scheduler")
+	if errors.Is(err, fs.ErrNotExist) {
+		// Of a disk that is being removed, this file goes first.
+		if _, queueErr := d.read("queue/rotational"); queueErr == nil {
+			return Scheduler{Current: NoScheduler, Available: []string{NoScheduler}}, nil
+		}
+	}
 	if err != nil {
 		return Scheduler{}, err
 	}

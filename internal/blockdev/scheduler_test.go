@@ -26,6 +26,27 @@ func TestSchedulerIsTheOneInBrackets(t *testing.T) {
 	}
 }
 
+// Persistent memory and native NVMe multipath have no queue/scheduler from Linux 6.3 on; a
+// disk that was removed has no other file of the queue either.
+func TestADiskWithoutAFileOfSchedulersHasNone(t *testing.T) {
+	l := layers{t, Tree{Sys: t.TempDir()}}
+	l.add("pmem0", "259:0", "none")
+	disk, err := l.tree.Lookup("pmem0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(disk.path("queue/scheduler")); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := disk.Scheduler(); !errors.Is(err, ErrGone) {
+		t.Errorf("without a queue: %+v, %v", got, err)
+	}
+	l.write(disk.path("queue/rotational"), "0")
+	if got, err := disk.Scheduler(); err != nil || got.Current != NoScheduler || !slices.Equal(got.Available, []string{NoScheduler}) {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
 func TestTunablesAreReadAndWrittenAndNeverCreated(t *testing.T) {
 	tree := fakeTree(t)
 	disk, err := tree.Lookup("vda")

@@ -212,6 +212,21 @@ func TestCommandsAreRightForNamesThatAShellWouldChange(t *testing.T) {
 	}
 }
 
+// Persistent memory and native NVMe multipath have neither a scheduler nor io.cost.
+func TestADiskWithoutARequestQueueIsNotToldToChooseAScheduler(t *testing.T) {
+	f := recorded(t, "debian12-nvme")
+	f.Disks[0].Available, f.Disks[0].Cost = nil, &Cost{}
+	r := Diagnose(f)
+	at := slices.IndexFunc(r.Findings, func(f Finding) bool { return f.ID == "weights" })
+	if at < 0 || r.Findings[at].Command != "" {
+		t.Errorf("%+v", r.Findings)
+	}
+	a := r.Recommendation.Disks[0]
+	if a.Actuator != "limits" || !slices.Equal(a.Commands, []string{"daybook control --device nvme0n1 --dry-run"}) {
+		t.Errorf("%+v", a)
+	}
+}
+
 func TestManyDisksWithTheSameProblemAreOneParagraph(t *testing.T) {
 	f := recorded(t, "debian12-nvme")
 	f.Disks[0].Rotational = true // BFQ suits it

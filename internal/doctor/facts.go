@@ -81,13 +81,14 @@ type Owner struct {
 	Example string `json:"example"`
 }
 
-// Disk is a whole disk with a scheduler.
+// Disk is a whole disk.
 type Disk struct {
 	Name       string `json:"name"`
 	Dev        string `json:"dev"`
 	SizeBytes  uint64 `json:"size_bytes"`
 	Rotational bool   `json:"rotational"`
-	// Scheduler is the one in force, Available the choices.
+	// Scheduler is the one in force, Available the choices; no choice if its driver takes
+	// I/O past request queues.
 	Scheduler string   `json:"scheduler"`
 	Available []string `json:"available_schedulers"`
 	// Tunables are those of the scheduler, where weights go by it.

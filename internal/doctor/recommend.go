@@ -53,6 +53,8 @@ func adviseDisk(f Facts, d Disk) DiskAdvice {
 	bfq := slices.Contains(d.Available, blockdev.BFQ) || f.Kernel.BFQ == "built-in" || f.Kernel.BFQ == "module"
 	costs := d.Cost != nil
 	switch {
+	case len(d.Available) == 0:
+		return DiskAdvice{Disk: d.Name, Actuator: "limits", Why: "its driver takes I/O past request queues: neither BFQ nor io.cost can divide it", Commands: []string{run}}
 	case d.Scheduler == blockdev.BFQ:
 		a := DiskAdvice{Disk: d.Name, Actuator: "weights", Scheduler: "bfq", Why: "BFQ is the scheduler: keep it", Commands: []string{run}}
 		if !d.Rotational {

@@ -212,7 +212,10 @@ func (c *collector) disk(disk blockdev.Disk) (Disk, error) {
 	if err != nil {
 		return d, err
 	}
-	d.Scheduler, d.Available = scheduler.Current, scheduler.Available
+	d.Scheduler = scheduler.Current
+	if _, err := os.Stat(filepath.Join(control.DeviceDir(disk.Name), "mq")); err == nil {
+		d.Available = scheduler.Available
+	}
 	if c.tree == nil {
 		return d, nil
 	}
