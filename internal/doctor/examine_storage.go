@@ -122,7 +122,6 @@ func examineFilesystems(f Facts) []Finding {
 			found = append(found, problems...)
 		}
 		switch {
-		case len(fs.Disks) > 1: // reported already
 		case fs.Journal == "memory":
 			works = append(works, fs.name()+" ("+fs.Type+")")
 		case fs.Type != "ext4" && fs.Type != "ext3":
@@ -137,7 +136,7 @@ func examineFilesystems(f Facts) []Finding {
 	if len(works) > 0 {
 		found = append([]Finding{ok("filesystems", "", "ext4 is attributed: %s", shortList(works, 4))}, found...)
 	} else {
-		found = append(found, note("filesystems", "", "no ext4 with a journal is mounted on one disk", "there is no journal to attribute", ""))
+		found = append(found, note("filesystems", "", "no ext4 with a journal is mounted", "there is no journal to attribute", ""))
 	}
 	if len(threads) > 0 {
 		found = append(found, ok("journal-threads", "", "%s", shortList(threads, 4)))

@@ -3,6 +3,7 @@ package doctor
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -209,6 +210,27 @@ func TestCommandsAreRightForNamesThatAShellWouldChange(t *testing.T) {
 	f.Disks[0].Scheduler = "bfq"
 	if got := adviseDisk(f, f.Disks[0]).Commands[0]; got != "daybook control --device 'cciss!c0d0' --dry-run" {
 		t.Error(got)
+	}
+}
+
+// As on a server with everything on md raid1: top accounts such a device itself.
+func TestTheJournalOfAFilesystemOnSeveralDisksIsAttributed(t *testing.T) {
+	raid := Filesystem{Device: "md0", Layers: []string{"raid1 md0"}, Disks: []string{"sda", "sdb"}}
+	root, srv := raid, raid
+	root.Type, root.Mounts, root.Journal, root.DataMode = "ext4", []string{"/"}, "internal", "ordered"
+	srv.Type, srv.Mounts = "xfs", []string{"/srv"}
+	var got []string
+	for _, f := range examineFilesystems(Facts{Filesystems: []Filesystem{root, srv}}) {
+		got = append(got, fmt.Sprint(f.Severity, " ", f.ID, " ", f.Subject, ": ", f.What))
+	}
+	want := []string{
+		"ok filesystems : ext4 is attributed: / (internal journal, data=ordered)",
+		"note several-disks /: it lies on several disks (raid1 md0: sda, sdb)",
+		"note several-disks /srv: it lies on several disks (raid1 md0: sda, sdb)",
+		"note filesystem-type : xfs is not attributed: /srv",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q; want %q", got, want)
 	}
 }
 
