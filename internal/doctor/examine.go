@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -148,8 +149,12 @@ func examineCgroups(f Facts) []Finding {
 		}
 	}
 	if g.WithoutIO > 0 {
-		found = append(found, missing("controllers", g.WithoutIOExample, fmt.Sprintf("%s no I/O controller", plural(g.WithoutIO, "container has", "containers have")),
-			"they have no counters of I/O, weights or limits", "echo +io > "+safetext.Word(strings.TrimSuffix(g.Root+g.WithoutIOExample, "/")+"/cgroup.subtree_control")))
+		why, command := "they have no counters of I/O, weights or limits", enableIO(g)
+		if strings.Contains(g.WithoutIOExample, "/user@") {
+			// A user's manager is started anew at each login.
+			why, command = why+"; let systemd delegate io to the managers of users (docs/rootless.md)", ""
+		}
+		found = append(found, missing("controllers", g.WithoutIOExample, fmt.Sprintf("%s no I/O controller", plural(g.WithoutIO, "container has", "containers have")), why, command))
 	}
 	if len(found) > 0 {
 		return found
@@ -163,6 +168,18 @@ func examineCgroups(f Facts) []Finding {
 	}
 	found = append(found, ok("cgroup", "", "%s, blkio at %s", text, g.Root))
 	return append(found, note("cgroup-v1", "", "block I/O is on cgroup v1", "v1 has no io.cost, and a limit does not apply to the cgroups below (docs/limits.md)", ""))
+}
+
+// enableIO enables the I/O controller from the root down: a cgroup can enable only what its
+// parent has enabled for it.
+func enableIO(g Cgroups) string {
+	var commands []string
+	at := g.Root
+	for name := range strings.SplitSeq(strings.Trim(g.WithoutIOExample, "/"), "/") {
+		at = path.Join(at, name)
+		commands = append(commands, "echo +io > "+safetext.Word(at+"/cgroup.subtree_control"))
+	}
+	return strings.Join(commands, " && ")
 }
 
 func examineTools(t Tools) []Finding {

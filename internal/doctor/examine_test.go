@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/daybook-project/daybook/internal/container"
 )
 
 // recorded reads the facts of a host.
@@ -197,7 +199,7 @@ func TestCommandsAreRightForNamesThatAShellWouldChange(t *testing.T) {
 		commands = append(commands, advice.Commands...)
 	}
 	for _, want := range []string{
-		`echo +io > '/sys/fs/cgroup/machine.slice/machine-qemu\x2d1\x2dweb.scope/cgroup.subtree_control'`,
+		`echo +io > /sys/fs/cgroup/machine.slice/cgroup.subtree_control && echo +io > '/sys/fs/cgroup/machine.slice/machine-qemu\x2d1\x2dweb.scope/cgroup.subtree_control'`,
 		`systemctl set-property --runtime 'machine-qemu\x2d1\x2dweb.scope' IOWeight=300`,
 		"echo 1 > '/sys/block/cciss!c0d0/queue/iostats'",
 		"echo bfq > '/sys/block/cciss!c0d0/queue/scheduler'",
@@ -231,6 +233,45 @@ func TestTheJournalOfAFilesystemOnSeveralDisksIsAttributed(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q; want %q", got, want)
+	}
+}
+
+func TestTheIOControllerIsEnabledFromTheRootDown(t *testing.T) {
+	f := recorded(t, "debian12-nvme")
+	f.Cgroups.WithoutIO = 1
+	for above, want := range map[string]string{
+		"/":     "echo +io > /sys/fs/cgroup/cgroup.subtree_control",
+		"/a":    "echo +io > /sys/fs/cgroup/a/cgroup.subtree_control",
+		"/a/b!": "echo +io > /sys/fs/cgroup/a/cgroup.subtree_control && echo +io > '/sys/fs/cgroup/a/b!/cgroup.subtree_control'",
+		// As rootless.md says, which lasts.
+		"/user.slice/user-1000.slice/user@1000.service/user.slice": "",
+	} {
+		f.Cgroups.WithoutIOExample = above
+		found := examineCgroups(f)
+		if len(found) != 1 || found[0].Command != want || (want == "") != strings.Contains(found[0].Why, "docs/rootless.md") {
+			t.Errorf("%s: %+v", above, found)
+		}
+	}
+}
+
+// The system's manager does not know the units of users' managers and of machines.
+func TestAContainerBelowAnotherManagerIsNotOfTheSystemsSystemd(t *testing.T) {
+	const id = "4f4f4f4f4f4f4f4f4f4f4f4f4f4f4f4f4f4f4f4f4f4f4f4f4f4f4f4f4f4f4f4f"
+	for at, want := range map[string]string{
+		"/system.slice/docker-" + id + ".scope":                                                        "systemd",
+		"/machine.slice/systemd-nspawn@web.service/payload":                                            "systemd",
+		"/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-" + id + ".scope":             "podman",
+		"/lxc.payload.web/system.slice/docker-" + id + ".scope":                                        "lxc",
+		"/system.slice/k3s.service/kubepods.slice/kubepods-pod1.slice/cri-containerd-" + id + ".scope": "containerd",
+	} {
+		list := owners([]container.Identity{container.Identify(at)}, nil, true)
+		if len(list) != 1 || list[0].Name != want {
+			t.Errorf("%s: %+v; want %s", at, list, want)
+		}
+		found := examineOwners(Facts{Systemd: true, Cgroups: Cgroups{Version: "v2"}, Owners: list})
+		if told := slices.ContainsFunc(found, func(f Finding) bool { return f.ID == "systemd-weights" }); told != (want == "systemd") {
+			t.Errorf("%s: %+v", at, found)
+		}
 	}
 }
 

@@ -35,7 +35,7 @@ func owners(running []container.Identity, plain []string, systemd bool) []Owner 
 		}
 	}
 	for _, identity := range running {
-		if systemd && isUnit(identity.Root) {
+		if systemd && isOfSystem(identity.Root) {
 			add(ownerSystemd, identity.Root, true)
 		} else {
 			add(identity.Runtime, identity.Root, true)
@@ -66,6 +66,14 @@ func isUnit(at string) bool {
 		return true
 	}
 	return false
+}
+
+// isOfSystem says whether the path can be that of a unit of the system's manager: these are
+// in slices alone. Below another unit are those of users' managers, as of rootless Podman,
+// and of machines, whose weights the system's manager does not know.
+func isOfSystem(at string) bool {
+	above := strings.Split(at, "/")
+	return isUnit(at) && !slices.ContainsFunc(above[1:len(above)-1], func(name string) bool { return path.Ext(name) != ".slice" })
 }
 
 // driverOf is the cgroup driver of a runtime that made the container at the path.
