@@ -394,6 +394,15 @@ func TestADiskOfAVolumeGroupIsNotRecommendedForAVolume(t *testing.T) {
 	}
 }
 
+func TestTheVolumeThatIsRecommendedFitsInItsVolumeGroup(t *testing.T) {
+	for free, size := range map[uint64]string{minVolumeBytes: "1G", 6<<30 - 1: "5G", 20 << 30: "20G", 1 << 40: "20G"} {
+		a := adviseVolumes(Facts{Tools: Tools{VolumeGroups: []VolumeGroup{{Name: "vg0", FreeBytes: free}}}})
+		if want := "daybook volume create db1 --backing lvm --volume-group vg0 --size " + size; !slices.Equal(a.Commands, []string{want}) {
+			t.Errorf("%d bytes free: %q, want %s", free, a.Commands, want)
+		}
+	}
+}
+
 func TestKernelReleasesAreRead(t *testing.T) {
 	for release, want := range map[string][2]int{"6.1.0-50-amd64": {6, 1}, "5.10": {5, 10}, "5.14.0-503.el9": {5, 14}, "7.0-rc1": {7, 0}} {
 		if got, known := parseRelease(release); !known || got != want {

@@ -97,7 +97,7 @@ func adviseVolumes(f Facts) VolumeAdvice {
 	if group != nil {
 		a := VolumeAdvice{Backing: "lvm", On: group.Name,
 			Why:      fmt.Sprintf("volume group %s has %d GiB free: a thick logical volume has its own journal and thread on the disk that the weights divide", group.Name, group.FreeBytes>>30),
-			Commands: []string{fmt.Sprintf("daybook volume create db1 --backing lvm --volume-group %s --size 20G", group.Name)}}
+			Commands: []string{fmt.Sprintf("daybook volume create db1 --backing lvm --volume-group %s --size %dG", group.Name, min(20, group.FreeBytes>>30))}}
 		if len(group.Disks) > 1 {
 			a.Why += fmt.Sprintf("; it lies on %s, so check that a volume is on one of them (lvs -o +devices)", strings.Join(group.Disks, ", "))
 		}
