@@ -44,6 +44,18 @@ func TestDoctorReportsWithoutRootWhatItCanSee(t *testing.T) {
 	}
 }
 
+// Debian's users, and root after a plain su, have no sbin in PATH, where mke2fs is.
+func TestDoctorFindsInstalledToolsWithoutSbinInThePath(t *testing.T) {
+	needs.Tool(t, "mke2fs")
+	command := exec.Command("/proc/self/exe", "doctor", "--json")
+	command.Env = append(os.Environ(), commandVariable+"=1", "PATH=/usr/local/bin:/usr/bin:/bin")
+	out, err := command.Output() // the exit code is about other findings
+	var report doctor.Report
+	if json.Unmarshal(out, &report) != nil || slices.Contains(report.Facts.Tools.Missing, "mke2fs") {
+		t.Errorf("%v: %+v", err, report.Facts.Tools)
+	}
+}
+
 func TestDoctorRefusesADeviceThatIsNotThere(t *testing.T) {
 	if out, code, err := runControl("doctor", "--device", "nosuchdisk"); code != exitUsage || out != "" {
 		t.Errorf("exit code %d, %v: %s", code, err, out)

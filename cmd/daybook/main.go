@@ -14,6 +14,7 @@ import (
 	"github.com/daybook-project/daybook/internal/adopt"
 	"github.com/daybook-project/daybook/internal/disksim"
 	"github.com/daybook-project/daybook/internal/interrupt"
+	"github.com/daybook-project/daybook/internal/program"
 	"github.com/daybook-project/daybook/internal/stdout"
 	"github.com/daybook-project/daybook/internal/workload"
 	"github.com/daybook-project/daybook/volume"
@@ -24,6 +25,7 @@ func main() {
 	adopt.GuardIfAsked()
 	disksim.ServeIfAsked()
 	workload.RunIfAsked()
+	program.FindSystemPrograms()
 	ctx, stop := interrupt.Context(context.Background())
 	root, out := newRootCommand(), stdout.On(os.Stdout)
 	root.SetOut(out)
