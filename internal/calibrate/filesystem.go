@@ -61,12 +61,17 @@ func inspect(dir string) (target, error) {
 	if err := unix.Statfs(dir, &statfs); err != nil {
 		return target{}, unsuitable(dir, "%w", err)
 	}
-	t := target{dev: dev, FileSystem: newFileSystem(dev)}
+	name, err := blockdev.DeviceName(dev)
+	if err != nil {
+		return target{}, unsuitable(dir, "%w", err)
+	}
+	options, err := ext4.MountedOptions(name)
+	if err != nil {
+		return target{}, unsuitable(dir, "%w", err)
+	}
+	t := target{dev: dev, FileSystem: newFileSystem(dev), dataJournaled: ext4.DataMode(options) == "journal"}
 	t.MountPoint = mount.Point
 	t.BlockBytes = uint32(statfs.Bsize)
-	for option := range strings.SplitSeq(mount.Options, ",") {
-		t.dataJournaled = t.dataJournaled || option == "data=journal"
-	}
 	return t, nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -257,6 +258,26 @@ func TestDataJournalIsReported(t *testing.T) {
 	}
 	if costs := table.Costs(); costs[journal.OperationWrite] < 4096 {
 		t.Errorf("a write of 4096 journaled bytes costs %g", costs[journal.OperationWrite])
+	}
+}
+
+// The mount options that mountinfo shows do not have the defaults of the superblock.
+func TestDataJournalByTheSuperblockIsReported(t *testing.T) {
+	tune2fs := needs.Tool(t, "tune2fs")
+	fs := ext4test.New(t, ext4test.Options{})
+	if err := ext4.Unmount(t.Context(), fs.Dir); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command(tune2fs, "-o", "journal_data", fs.Disk.Node()).CombinedOutput()
+	if err := ext4.Mount(fs.Disk.Node(), fs.Dir, ext4.MountOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	target, err := inspect(fs.Dir)
+	if err != nil || !target.dataJournaled {
+		t.Errorf("%+v, %v", target, err)
 	}
 }
 
