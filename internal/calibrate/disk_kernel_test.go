@@ -102,6 +102,22 @@ func wantNothingLeft(t *testing.T, dir string) {
 	}
 }
 
+// A colon separates files for fio, which works in a directory of its own.
+func TestTheDirectoryOfADiskCalibrationMayBeRelativeAndHaveAColon(t *testing.T) {
+	fs := ext4test.New(t, ext4test.Options{})
+	needs.Tool(t, "fio")
+	if err := os.Mkdir(filepath.Join(fs.Dir, "a:b"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(fs.Dir)
+	m, err := MeasureDisk(t.Context(), DiskOptions{Device: fs.Disk.Name, Dir: "a:b", FileBytes: MinDiskFileBytes, Time: time.Second})
+	if want := filepath.Join(fs.Dir, "a:b"); err != nil || m.Directory != want {
+		t.Errorf("%q, %v; want %s", m.Directory, err, want)
+	}
+	t.Chdir("/")
+	wantNothingLeft(t, filepath.Join(fs.Dir, "a:b"))
+}
+
 func TestAnInterruptedDiskCalibrationLeavesNothing(t *testing.T) {
 	fs := ext4test.New(t, ext4test.Options{})
 	needs.Tool(t, "fio")

@@ -45,10 +45,11 @@ func findPlace(ctx context.Context, o DiskOptions) (place, error) {
 		return p, errors.Join(err, checkRaw(ctx, disk))
 	}
 	if p.dir == "" {
-		if p.dir, err = roomiest(disk); err != nil {
-			return place{}, err
-		}
-	} else if err := checkOn(p.dir, disk); err != nil {
+		p.dir, err = roomiest(disk)
+	} else if p.dir, err = filepath.Abs(p.dir); err == nil { // fio has a working directory of its own
+		err = checkOn(p.dir, disk)
+	}
+	if err != nil {
 		return place{}, err
 	}
 	free, err := freeBytes(p.dir)

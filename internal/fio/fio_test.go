@@ -157,6 +157,25 @@ func TestRealWritersSyncAfterEachWriteInTheirCgroup(t *testing.T) {
 	}
 }
 
+// To fio a colon separates several directories.
+func TestTheDirectoryOfWritersMayHaveAColon(t *testing.T) {
+	needs.Tool(t, "fio")
+	dir := filepath.Join(t.TempDir(), "a:b")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	run, err := Start(Job{Directory: dir, Writers: 1, BlockBytes: 4 << 10, FileBytes: 1 << 20, Time: time.Second}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, err := run.Wait(t.Context()); err != nil || r.WrittenBytes == 0 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
+		t.Errorf("%v, %v; want the file of the writer", entries, err)
+	}
+}
+
 func TestRealWritersEndBeforeTheirTimeWithAResult(t *testing.T) {
 	needs.Tool(t, "fio")
 	fs := ext4test.New(t, ext4test.Options{})

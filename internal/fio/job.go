@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -111,10 +112,13 @@ func commonArguments(name, output string, length time.Duration) []string {
 	}
 }
 
+// escape writes a path for fio, to which a colon separates several.
+func escape(path string) string { return strings.ReplaceAll(path, ":", `\:`) }
+
 // arguments are fio's.
 func (j Job) arguments(output string) []string {
 	arguments := append(commonArguments("writer", output, j.Time),
-		"--directory="+j.Directory, "--rw=write", "--ioengine=psync", "--fallocate=none", "--create_on_open=1",
+		"--directory="+escape(j.Directory), "--rw=write", "--ioengine=psync", "--fallocate=none", "--create_on_open=1",
 		"--bs="+strconv.Itoa(j.BlockBytes), "--size="+strconv.FormatInt(j.FileBytes, 10),
 		"--numjobs="+strconv.Itoa(j.Writers), "--group_reporting", "--thread")
 	if j.WarmUp > 0 {

@@ -59,7 +59,7 @@ func (s Stream) Check() error {
 
 func (s Stream) arguments(output string) []string {
 	arguments := append(commonArguments("stream", output, s.Time),
-		"--filename="+s.File, "--rw="+string(s.Access), "--ioengine=libaio", "--iodepth="+strconv.Itoa(s.Depth), "--direct=1",
+		"--filename="+escape(s.File), "--rw="+string(s.Access), "--ioengine=libaio", "--iodepth="+strconv.Itoa(s.Depth), "--direct=1",
 		"--bs="+strconv.Itoa(s.BlockBytes), "--fallocate=none", "--norandommap", "--thread")
 	if s.FsyncEvery > 0 {
 		arguments = append(arguments, "--fsync="+strconv.Itoa(s.FsyncEvery))
