@@ -118,6 +118,23 @@ func TestTheDirectoryOfADiskCalibrationMayBeRelativeAndHaveAColon(t *testing.T) 
 	wantNothingLeft(t, filepath.Join(fs.Dir, "a:b"))
 }
 
+func TestADiskWhoseIOIsNotCountedIsRefusedWithTheCommand(t *testing.T) {
+	fs := ext4test.New(t, ext4test.Options{})
+	needs.Tool(t, "fio")
+	if err := fs.Disk.SetQueue("iostats", "0"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := fs.Disk.SetQueue("iostats", "1"); err != nil {
+			t.Error(err)
+		}
+	})
+	_, err := MeasureDisk(t.Context(), DiskOptions{Device: fs.Disk.Name, Time: time.Second})
+	if want := "echo 1 > /sys/block/" + fs.Disk.Name + "/queue/iostats"; !errors.Is(err, ErrUnsuitable) || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v; want %s", err, want)
+	}
+}
+
 func TestAnInterruptedDiskCalibrationLeavesNothing(t *testing.T) {
 	fs := ext4test.New(t, ext4test.Options{})
 	needs.Tool(t, "fio")
