@@ -104,7 +104,7 @@ type Disk struct {
 	Warnings []string      `json:"warnings"`
 	// Statistics: the kernel counts its I/O (queue/iostats).
 	Statistics bool `json:"statistics"`
-	// Unused: it has no partitions, no holders and no mounted file system. It may
+	// Unused: it has no partitions and no holders, and no file system has it. It may
 	// have data.
 	Unused bool `json:"unused"`
 	// Asked: it was named on the command line.

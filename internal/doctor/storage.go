@@ -271,7 +271,11 @@ func isUnused(disk blockdev.Disk) bool {
 		return false
 	}
 	holders, err := os.ReadDir(filepath.Join(dir, "holders"))
-	return err == nil && len(holders) == 0
+	if err != nil || len(holders) > 0 {
+		return false
+	}
+	// The log of an XFS, and all disks of a btrfs but the first, have no holders.
+	return !errors.Is(disk.CheckUnused(), blockdev.ErrBusy)
 }
 
 // controlledDisks are those of which a state of daybook control is there.

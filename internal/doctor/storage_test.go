@@ -1,12 +1,49 @@
 package doctor
 
 import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/needs"
 )
+
+// As by a file system that has its log there.
+func TestADiskThatTheKernelHoldsIsNotUnused(t *testing.T) {
+	needs.Root(t)
+	file := filepath.Join(t.TempDir(), "disk")
+	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Truncate(file, 1<<20)); err != nil {
+		t.Fatal(err)
+	}
+	loop, err := blockdev.Attach(file, blockdev.AttachOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := loop.Detach(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	if !isUnused(loop.Disk) {
+		t.Error("nobody uses it")
+	}
+	held, err := os.OpenFile(loop.Node(), os.O_RDONLY|unix.O_EXCL, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if isUnused(loop.Disk) {
+		t.Error("it is held")
+	}
+	if err := held.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
 
 // All disks of this host: loop devices have request queues, zram has none.
 func TestOnlyADiskWithARequestQueueHasAChoiceOfSchedulers(t *testing.T) {
