@@ -21,7 +21,7 @@ func lvmReport(ctx context.Context, tool, mode, fields string) (string, error) {
 	if os.Geteuid() != 0 {
 		return "", errors.New(tool + " wants root")
 	}
-	return program.Run(ctx, program.Command{
+	return program.Output(ctx, program.Command{
 		Path: tool, Args: []string{mode, "--reportformat", "json", "--units", "b", "--nosuffix", "--options", fields},
 		Environment: []string{"LC_ALL=C", "LVM_SUPPRESS_FD_WARNINGS=1"},
 	})
