@@ -142,8 +142,10 @@ func TestRestoreRefusesADeviceThatIsNotThereAndHasNoState(t *testing.T) {
 	if err := os.WriteFile(control.StatePath(dir, "nosuchdisk"), []byte(`{"version":1,`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, code, err := runControl("restore", "--state-dir", dir, "--device", "nosuchdisk"); code != exitFailure || !strings.Contains(err.Error(), "nothing was changed") {
-		t.Errorf("with a state: exit code %d, %v", code, err)
+	for _, device := range []string{"nosuchdisk", "/dev/nosuchdisk"} {
+		if _, code, err := runControl("restore", "--state-dir", dir, "--device", device); code != exitFailure || !strings.Contains(err.Error(), "nothing was changed") {
+			t.Errorf("%s, with a state: exit code %d, %v", device, code, err)
+		}
 	}
 }
 

@@ -142,11 +142,11 @@ func checkNamedDevice(device string) error {
 }
 
 // restoredDevices are the names of the disks below a device. The device may be removed by
-// now; its name must then do.
+// now; its name, or that of its node, must then do.
 func restoredDevices(device string) []string {
 	disk, err := blockdev.LookupForWriting(device)
 	if err != nil {
-		return []string{device}
+		return []string{blockdev.NameOfNode(device)}
 	}
 	below, err := disk.Physical()
 	if err != nil {

@@ -60,6 +60,15 @@ func (t Tree) directoryOf(dev Dev) (string, error) {
 // ([DeviceName]).
 func NodeOf(name string) string { return filepath.Join("/dev", strings.ReplaceAll(name, "!", "/")) }
 
+// NameOfNode is the inverse of [NodeOf]. What is not below /dev is returned as it is.
+func NameOfNode(node string) string {
+	name, found := strings.CutPrefix(node, "/dev/")
+	if !found {
+		return node
+	}
+	return strings.ReplaceAll(name, "/", "!")
+}
+
 // ParseDev parses "major:minor".
 func ParseDev(s string) (Dev, error) {
 	major, minor, found := strings.Cut(strings.TrimSpace(s), ":")

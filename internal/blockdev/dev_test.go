@@ -31,6 +31,11 @@ func TestDevicesAndPartitionsAreNamedByTheirNumbers(t *testing.T) {
 	if name, err := tree.DeviceName(Dev{9, 9}); !errors.Is(err, ErrGone) {
 		t.Errorf("a number of no device: %q, %v; want ErrGone", name, err)
 	}
+	for node, want := range map[string]string{"/dev/cciss/c0d0": "cciss!c0d0", "/dev/sda": "sda", "sda": "sda", "/srv/db": "/srv/db"} {
+		if name := NameOfNode(node); name != want {
+			t.Errorf("%s is of %s, want %s", node, name, want)
+		}
+	}
 	if node := NodeOf("cciss!c0d0"); node != "/dev/cciss/c0d0" {
 		t.Errorf("the node of cciss!c0d0 is %s", node)
 	}
