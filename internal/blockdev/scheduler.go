@@ -53,6 +53,13 @@ func (d Disk) Scheduler() (Scheduler, error) {
 	return scheduler, nil
 }
 
+// HasQueues says whether the disk has request queues (blk-mq), where schedulers and io.cost
+// are.
+func (d Disk) HasQueues() bool {
+	_, err := os.Stat(d.path("mq"))
+	return err == nil
+}
+
 // SchedulerInode distinguishes the scheduler in force from one of the same name that was chosen at
 // another time on the running host; 0 if there is none, or it has no tunables.
 func (d Disk) SchedulerInode() uint64 {

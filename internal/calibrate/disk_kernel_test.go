@@ -118,6 +118,24 @@ func TestTheDirectoryOfADiskCalibrationMayBeRelativeAndHaveAColon(t *testing.T) 
 	wantNothingLeft(t, filepath.Join(fs.Dir, "a:b"))
 }
 
+// zram, where the kernel has it. Loop devices have queues, as the other tests need.
+func TestADiskWithoutRequestQueuesIsRefused(t *testing.T) {
+	needs.Root(t)
+	needs.Tool(t, "fio")
+	disks, err := blockdev.Disks()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, disk := range disks {
+		if !strings.HasPrefix(disk.Name, "zram") {
+			continue
+		}
+		if _, err := MeasureDisk(t.Context(), DiskOptions{Device: disk.Name, Time: time.Second}); !errors.Is(err, ErrUnsuitable) || !strings.Contains(err.Error(), "needs them") {
+			t.Errorf("%s: %v", disk.Name, err)
+		}
+	}
+}
+
 func TestADiskWhoseIOIsNotCountedIsRefusedWithTheCommand(t *testing.T) {
 	fs := ext4test.New(t, ext4test.Options{})
 	needs.Tool(t, "fio")

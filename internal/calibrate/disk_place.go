@@ -36,6 +36,9 @@ func findPlace(ctx context.Context, o DiskOptions) (place, error) {
 	if err != nil {
 		return place{}, unsuitable(o.Device, "%w; io.cost divides each of them by a model of its own: name one", err)
 	}
+	if !disk.HasQueues() {
+		return place{}, unsuitable(disk.Node(), "its driver takes I/O past request queues, and io.cost needs them; divide it by limits: daybook control --device %s", safetext.Word(disk.Name))
+	}
 	if counted, err := disk.Queue("iostats"); err == nil && counted == "0" {
 		return place{}, unsuitable(disk.Node(), "the kernel does not count its I/O, so that nobody can check what reaches it: echo 1 > %s",
 			safetext.Word("/sys/block/"+disk.Name+"/queue/iostats"))

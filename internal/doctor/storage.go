@@ -213,7 +213,7 @@ func (c *collector) disk(disk blockdev.Disk) (Disk, error) {
 		return d, err
 	}
 	d.Scheduler = scheduler.Current
-	if _, err := os.Stat(filepath.Join(control.DeviceDir(disk.Name), "mq")); err == nil {
+	if disk.HasQueues() {
 		d.Available = scheduler.Available
 	}
 	if c.tree == nil {
