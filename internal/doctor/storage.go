@@ -13,6 +13,7 @@ import (
 	"github.com/daybook-project/daybook/internal/cgroup"
 	"github.com/daybook-project/daybook/internal/control"
 	"github.com/daybook-project/daybook/internal/ext4"
+	"github.com/daybook-project/daybook/internal/kernel"
 	"github.com/daybook-project/daybook/internal/meter"
 )
 
@@ -284,13 +285,27 @@ func (c *collector) controlledDisks() []string {
 	if err != nil {
 		c.unseen("state of daybook control", err)
 	}
+	boot, err := kernel.BootID()
+	if err != nil {
+		c.unseen("state of daybook control", err)
+	}
 	var disks []string
 	for _, dir := range append(dirs, control.DefaultStateDir) {
-		devices, err := control.StateDevices(dir)
+		devices, err := controlledIn(dir, boot)
 		if err != nil {
 			c.unseen("state of daybook control", fmt.Errorf("%s: %w", dir, err))
 		}
 		disks = append(disks, devices...)
 	}
 	return disks
+}
+
+// controlledIn are the disks with a state in a directory. One of an earlier boot has nothing
+// to restore.
+func controlledIn(dir, boot string) ([]string, error) {
+	devices, err := control.StateDevices(dir)
+	return slices.DeleteFunc(devices, func(device string) bool {
+		state, err := control.LoadState(dir, device)
+		return err == nil && state.BootID != boot
+	}), err
 }

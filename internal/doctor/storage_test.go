@@ -11,8 +11,27 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/control"
 	"github.com/daybook-project/daybook/internal/needs"
 )
+
+func TestAStateOfAnEarlierBootDoesNotControlADisk(t *testing.T) {
+	needs.Root(t)
+	dir := t.TempDir()
+	for device, boot := range map[string]string{"sda": "now", "sdb": "earlier"} {
+		state := control.State{Version: control.StateVersion, BootID: boot, Device: device, Dev: "8:0", WeightFile: "io.weight"}
+		if err := state.Save(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// One that cannot be read may be of this boot.
+	if err := os.WriteFile(control.StatePath(dir, "sdc"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := controlledIn(dir, "now"); err != nil || !slices.Equal(got, []string{"sda", "sdc"}) {
+		t.Errorf("%q, %v; want sda and sdc", got, err)
+	}
+}
 
 // As by a file system that has its log there.
 func TestADiskThatTheKernelHoldsIsNotUnused(t *testing.T) {
