@@ -172,6 +172,16 @@ func TestV2WeightOfCgroupWithoutIONamesTheCommand(t *testing.T) {
 	if err == nil || errors.Is(err, ErrVanished) || !strings.Contains(err.Error(), "echo +io > "+f.Root()+"/a/cgroup.subtree_control") {
 		t.Errorf("got %v", err)
 	}
+	// A cgroup can enable only what its parent has enabled for it.
+	for _, at := range []string{"", "n/", "n/a/"} {
+		f.put(at+"cgroup.subtree_control", "")
+	}
+	f.put("cgroup.subtree_control", "io memory")
+	f.put("n/a/b/cgroup.procs", "")
+	want := "enable io: echo +io > " + f.Root() + "/n/cgroup.subtree_control && echo +io > " + f.Root() + "/n/a/cgroup.subtree_control"
+	if _, err := w.Get("/n/a/b"); err == nil || !strings.HasSuffix(err.Error(), want) {
+		t.Errorf("got %v; want %s", err, want)
+	}
 	// Unquoted, a shell would remove the backslash.
 	f.put(`a\x2db.slice/c/cgroup.procs`, "")
 	if _, err := w.Get(`/a\x2db.slice/c`); err == nil || !strings.Contains(err.Error(), "echo +io > '"+f.Root()+`/a\x2db.slice/cgroup.subtree_control'`) {

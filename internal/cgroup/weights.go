@@ -3,6 +3,7 @@ package cgroup
 import (
 	"errors"
 	"fmt"
+	"path"
 	"path/filepath"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
@@ -224,10 +225,28 @@ func (w *Weights) read(cgroupPath string) (weightLines, error) {
 // missingWeightFile explains why an existing cgroup has no weight file.
 func (t *Tree) missingWeightFile(cgroupPath string) string {
 	if t.version == V2 {
-		return "its parent does not enable io: echo +io > " +
-			safetext.Word(filepath.Join(filepath.Dir(t.dir(cgroupPath)), subtreeControlFile))
+		return "its parent does not enable io: " + t.enableIOAbove(cgroupPath)
 	}
 	return "this kernel does not schedule cgroups by weight (CONFIG_BFQ_GROUP_IOSCHED)"
+}
+
+// enableIOAbove is the command that enables io for a cgroup, from the root down: a cgroup can
+// enable only what its parent has enabled for it.
+func (t *Tree) enableIOAbove(cgroupPath string) string {
+	command := ""
+	for at := path.Dir(clean(cgroupPath)); ; at = path.Dir(at) {
+		enabled, err := t.IOEnabled(at)
+		if command != "" && (enabled || err != nil) {
+			return command
+		}
+		if command != "" {
+			command = " && " + command
+		}
+		command = "echo +io > " + safetext.Word(filepath.Join(t.dir(at), subtreeControlFile)) + command
+		if at == RootPath {
+			return command
+		}
+	}
 }
 
 func (w *Weights) writeDevice(cgroupPath string, d deviceValue) error {
