@@ -141,13 +141,13 @@ func (c *collector) filesystem(name string, dev blockdev.Dev, kind string, of fu
 	if f.Copies, err = top.CopiesBelow(); err != nil {
 		c.unseen("layers of "+name, err)
 	}
-	c.journal(&f, dev)
+	c.journal(&f, dev, disks)
 	c.facts.Filesystems = append(c.facts.Filesystems, f)
 	return len(c.facts.Filesystems) - 1
 }
 
-// journal fills in what concerns the journal.
-func (c *collector) journal(f *Filesystem, dev blockdev.Dev) {
+// journal fills in what concerns the journal, and adds the disk of an external one.
+func (c *collector) journal(f *Filesystem, dev blockdev.Dev, disks map[string]blockdev.Disk) {
 	switch f.Type {
 	case "ext4", "ext3":
 	case ext4.MemoryType, ext4.MemoryJFSType:
@@ -174,8 +174,15 @@ func (c *collector) journal(f *Filesystem, dev blockdev.Dev) {
 		f.Journal = "internal"
 		if journal.External {
 			f.Journal = "external"
-			if disk, err := blockdev.Host.LookupDev(journal.Dev); err == nil {
+			disk, err := blockdev.Host.LookupDev(journal.Dev)
+			if err == nil {
+				disk, err = disk.Bottom()
+			}
+			if err == nil {
 				f.JournalDisk = disk.Name
+				disks[disk.Name] = disk
+			} else {
+				c.unseen("disk of the journal of "+f.Device, err)
 			}
 		}
 	default:

@@ -12,8 +12,29 @@ import (
 
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/control"
+	"github.com/daybook-project/daybook/internal/ext4test"
 	"github.com/daybook-project/daybook/internal/needs"
 )
+
+func TestTheDiskOfAnExternalJournalIsLookedAt(t *testing.T) {
+	fs := ext4test.New(t, ext4test.Options{ExternalJournal: true})
+	facts, err := Collect(t.Context(), Options{Devices: []string{fs.Dir}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, d := range facts.Disks {
+		names = append(names, d.Name)
+	}
+	for _, want := range []string{fs.Disk.Name, fs.Journal.Name} {
+		if !slices.Contains(names, want) {
+			t.Errorf("%s is not looked at: %q", want, names)
+		}
+	}
+	if len(facts.Filesystems) != 1 || facts.Filesystems[0].JournalDisk != fs.Journal.Name {
+		t.Errorf("%+v", facts.Filesystems)
+	}
+}
 
 func TestAStateOfAnEarlierBootDoesNotControlADisk(t *testing.T) {
 	needs.Root(t)
