@@ -174,15 +174,12 @@ func (c *collector) journal(f *Filesystem, dev blockdev.Dev, disks map[string]bl
 		f.Journal = "internal"
 		if journal.External {
 			f.Journal = "external"
-			disk, err := blockdev.Host.LookupDev(journal.Dev)
-			if err == nil {
-				disk, err = disk.Bottom()
-			}
-			if err == nil {
+			if disk, err := blockdev.Host.LookupDev(journal.Dev); err == nil {
+				// Of one that is on several disks, the device is named.
+				if disk, err = disk.Bottom(); err == nil {
+					disks[disk.Name] = disk
+				}
 				f.JournalDisk = disk.Name
-				disks[disk.Name] = disk
-			} else {
-				c.unseen("disk of the journal of "+f.Device, err)
 			}
 		}
 	default:
