@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/daybook-project/daybook/internal/adopt"
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/control"
 	"github.com/daybook-project/daybook/internal/needs"
@@ -118,6 +120,23 @@ func TestRestoreWithNothingToRestoreSucceeds(t *testing.T) {
 	}
 	if code != 0 || json.Unmarshal([]byte(out), &answer) != nil || answer.Devices == nil || len(answer.Devices) != 0 {
 		t.Errorf("%q, %d, %v", out, code, err)
+	}
+}
+
+// Users choose the names of their cgroups.
+func TestRestorePrintsNoEscapeSequences(t *testing.T) {
+	all := restored{
+		Devices: []control.Outcome{{Device: "sda", Restored: []string{"/user\x1b[2J"}}},
+		Adopted: []adopt.Outcome{{Mountpoint: "/srv\x1b[2J", Cgroup: "/web\x1b[2J"}, {Mountpoint: "/srv\x1b[2J", Rebooted: true}},
+	}
+	var out bytes.Buffer
+	if err := printOutcomes(&out, all, true, false); err != nil || strings.Contains(out.String(), "\x1b") || strings.Count(out.String(), `\x1b[2J`) != 4 {
+		t.Errorf("%q, %v", out.String(), err)
+	}
+	command := exec.Command("/proc/self/exe", "restore", "--state-dir", "/nosuch\x1b[2J")
+	command.Env = append(os.Environ(), commandVariable+"=1")
+	if said, err := command.CombinedOutput(); err == nil || !strings.Contains(string(said), `/nosuch\x1b[2J`) {
+		t.Errorf("%q, %v", said, err)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/daybook-project/daybook/internal/disksim"
 	"github.com/daybook-project/daybook/internal/interrupt"
 	"github.com/daybook-project/daybook/internal/program"
+	"github.com/daybook-project/daybook/internal/safetext"
 	"github.com/daybook-project/daybook/internal/stdout"
 	"github.com/daybook-project/daybook/internal/workload"
 	"github.com/daybook-project/daybook/volume"
@@ -37,7 +38,7 @@ func main() {
 	}
 	err = wantRoot(err, os.Geteuid())
 	if err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, unix.EPIPE) {
-		fmt.Fprintln(os.Stderr, "daybook:", err)
+		fmt.Fprintln(os.Stderr, "daybook:", safetext.Lines(err.Error()))
 	}
 	if unread {
 		os.Exit(exitUnread)

@@ -18,6 +18,7 @@ import (
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/cgroup"
 	"github.com/daybook-project/daybook/internal/control"
+	"github.com/daybook-project/daybook/internal/top"
 )
 
 func newRestoreCommand() *cobra.Command {
@@ -193,15 +194,15 @@ func printOutcomes(w io.Writer, all restored, whole, asJSON bool) error {
 			fmt.Fprintf(w, "%s: another disk has this name now; its limits and tunables stay\n", o.Device)
 		}
 		for _, cgroup := range o.Restored {
-			fmt.Fprintf(w, "  %s\n", cgroup)
+			fmt.Fprintf(w, "  %s\n", top.Safe(cgroup))
 		}
 	}
 	for _, o := range all.Adopted {
 		if o.Rebooted {
-			fmt.Fprintf(w, "%s: the host was restarted since then: nothing to restore\n", o.Mountpoint)
+			fmt.Fprintf(w, "%s: the host was restarted since then: nothing to restore\n", top.Safe(o.Mountpoint))
 			continue
 		}
-		fmt.Fprintf(w, "%s: its journal has left %s\n", o.Mountpoint, o.Cgroup)
+		fmt.Fprintf(w, "%s: its journal has left %s\n", top.Safe(o.Mountpoint), top.Safe(o.Cgroup))
 	}
 	if len(all.Devices)+len(all.Adopted) == 0 && whole {
 		fmt.Fprintln(w, "nothing to restore")

@@ -6,6 +6,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/daybook-project/daybook/internal/safetext"
 	"github.com/daybook-project/daybook/internal/statusline"
 )
 
@@ -19,7 +20,7 @@ func WriteTable(w io.Writer, t Table) error {
 	if len(t.Rows) > 0 {
 		calls, runs = t.Rows[0].Calls, t.Rows[0].Runs
 	}
-	fmt.Fprintf(w, "Journal bytes of %d calls, %d runs, on %s (%s)\n\n", calls, runs, t.FileSystem.MountPoint, t.FileSystem.Dev)
+	fmt.Fprintf(w, "Journal bytes of %d calls, %d runs, on %s (%s)\n\n", calls, runs, safetext.Line(t.FileSystem.MountPoint), t.FileSystem.Dev)
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(table, "operation\tmean KiB\tstddev\tcv\tbytes/call\tpaper: mean KiB\tstddev\tcv\t")
 	for _, row := range t.Rows {

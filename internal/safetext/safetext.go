@@ -4,6 +4,7 @@ package safetext
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -47,6 +48,13 @@ func Line(text string) string {
 	}
 	return b.String()
 }
+
+// Lines is like [Line] for a text that may have several lines, such as an error of several
+// causes, or the output of a tool. Line ends and tabs stay.
+func Lines(text string) string { return between.ReplaceAllStringFunc(text, Line) }
+
+// between matches what is between line ends and tabs.
+var between = regexp.MustCompile(`[^\n\t]+`)
 
 // isVariationSelector: terminals disagree about the width of the character with
 // it.

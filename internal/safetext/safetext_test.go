@@ -28,6 +28,12 @@ func TestUnprintableCharactersAreEscaped(t *testing.T) {
 	}
 }
 
+func TestLinesStayLines(t *testing.T) {
+	if got, want := Lines("cannot find /a\x1b[2J\xff\n\tcannot find /b\n"), `cannot find /a\x1b[2J\xff`+"\n\tcannot find /b\n"; got != want {
+		t.Errorf("%q; want %q", got, want)
+	}
+}
+
 func FuzzLine(f *testing.F) {
 	f.Add("a\u0301\x1b\xff")
 	f.Fuzz(func(t *testing.T, text string) {
