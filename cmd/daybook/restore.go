@@ -30,8 +30,9 @@ func newRestoreCommand() *cobra.Command {
 		Long: `Restore restores the weights, limits and scheduler tunables that a killed "daybook
 control" left changed. Without --device it also moves the journals that "daybook adopt"
 placed out of their cgroups, unless a process keeps them. What adopt --once placed stays:
-"daybook adopt --release" undoes it. Restore finds the state directories of this boot
-itself. It may be repeated: if there is nothing to restore, it reports that and succeeds.
+"daybook adopt --release" undoes it. Restore finds the state directories that control used
+in this boot itself; for those of adopt other than /var/lib/daybook, give --state-dir. It
+may be repeated: if there is nothing to restore, it reports that and succeeds.
 A directory given by --state-dir must exist. A disk given by --device must exist or have
 a state.
 It skips cgroups that were deleted or created again, and weights that another program
