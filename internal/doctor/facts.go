@@ -104,8 +104,8 @@ type Disk struct {
 	Warnings []string      `json:"warnings"`
 	// Statistics: the kernel counts its I/O (queue/iostats).
 	Statistics bool `json:"statistics"`
-	// Unused: it has no partitions and no holders, and no file system has it. It may
-	// have data.
+	// Unused: it can be written, has no partitions and no holders, and no file system has
+	// it. It may have data.
 	Unused bool `json:"unused"`
 	// Asked: it was named on the command line.
 	Asked bool `json:"asked"`

@@ -263,7 +263,7 @@ func (c *collector) unusedDisks() []blockdev.Disk {
 	})
 }
 
-// isUnused: it has a medium, no partitions, and nothing is built on it.
+// isUnused: it has a medium that can be written, no partitions, and nothing is built on it.
 func isUnused(disk blockdev.Disk) bool {
 	if disk.Present() != nil {
 		return false
@@ -272,6 +272,9 @@ func isUnused(disk blockdev.Disk) bool {
 		return false
 	}
 	dir := control.DeviceDir(disk.Name)
+	if readOnly, err := os.ReadFile(filepath.Join(dir, "ro")); err != nil || strings.TrimSpace(string(readOnly)) != "0" {
+		return false
+	}
 	if partitions, _ := filepath.Glob(filepath.Join(dir, "*", "partition")); len(partitions) > 0 {
 		return false
 	}

@@ -54,22 +54,29 @@ func TestAStateOfAnEarlierBootDoesNotControlADisk(t *testing.T) {
 	}
 }
 
-// As by a file system that has its log there.
-func TestADiskThatTheKernelHoldsIsNotUnused(t *testing.T) {
+// A file system may have its log there; and the disk of a virtual DVD drive is read-only.
+func TestADiskThatTheKernelHoldsOrThatIsReadOnlyIsNotUnused(t *testing.T) {
 	needs.Root(t)
 	file := filepath.Join(t.TempDir(), "disk")
 	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Truncate(file, 1<<20)); err != nil {
 		t.Fatal(err)
 	}
-	loop, err := blockdev.Attach(file, blockdev.AttachOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := loop.Detach(context.Background()); err != nil {
-			t.Error(err)
+	attach := func(o blockdev.AttachOptions) blockdev.Loop {
+		loop, err := blockdev.Attach(file, o)
+		if err != nil {
+			t.Fatal(err)
 		}
-	})
+		t.Cleanup(func() {
+			if err := loop.Detach(context.Background()); err != nil {
+				t.Error(err)
+			}
+		})
+		return loop
+	}
+	if isUnused(attach(blockdev.AttachOptions{ReadOnly: true}).Disk) {
+		t.Error("it cannot be written")
+	}
+	loop := attach(blockdev.AttachOptions{})
 	if !isUnused(loop.Disk) {
 		t.Error("nobody uses it")
 	}
