@@ -165,6 +165,22 @@ func TestV2NoWeightsNamesBothCommands(t *testing.T) {
 	}
 }
 
+// Of the disks of this host: zram, persistent memory and devices of device mapper.
+func TestADiskWithoutRequestQueuesIsNotToldToChooseAScheduler(t *testing.T) {
+	disks, err := blockdev.Disks()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, version := range []Version{V1, V2} {
+		f := newFake(t, version, map[string]string{"io.cost.qos": ""})
+		for _, disk := range disks {
+			if _, err := f.Weights(disk.Dev, "none"); !errors.Is(err, ErrNoWeights) || strings.Contains(err.Error(), "choose BFQ") == !disk.HasQueues() {
+				t.Errorf("%s: %v", disk.Name, err)
+			}
+		}
+	}
+}
+
 func TestV2WeightOfCgroupWithoutIONamesTheCommand(t *testing.T) {
 	f := newFake(t, V2, map[string]string{"a/b/cgroup.procs": ""})
 	w, _ := f.Weights(sdb, "bfq")

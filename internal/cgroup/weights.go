@@ -72,6 +72,9 @@ type weightRule struct {
 func (t *Tree) Weights(dev blockdev.Dev, scheduler string) (*Weights, error) {
 	d := disk{dev, scheduler}
 	rule, err := t.kernel.weightRule(t, d)
+	if found, lookupErr := blockdev.Host.LookupDev(dev); err != nil && lookupErr == nil && !found.HasQueues() {
+		err = fmt.Errorf("%w: its driver takes I/O past request queues, where schedulers and io.cost are", ErrNoWeights)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot share %s by weights: %w", d, err)
 	}
