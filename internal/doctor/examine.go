@@ -30,11 +30,12 @@ func Examine(f Facts) []Finding {
 	return append(found, examineTools(f.Tools)...)
 }
 
-// carries: a file system that is on no other disk, or a journal, is on the disk; or it was
-// asked for. Weights on one of several disks below a file system do not help.
+// carries: a file system whose shares control can enforce, or a journal, is on the disk; or it
+// was asked for. Of a file system on several disks control corrects the weights on each,
+// unless a layer writes copies there.
 func carries(f Facts, d Disk) bool {
 	return d.Asked || slices.ContainsFunc(f.Filesystems, func(fs Filesystem) bool {
-		return slices.Equal(fs.Disks, []string{d.Name}) || fs.JournalDisk == d.Name
+		return slices.Contains(fs.Disks, d.Name) && (len(fs.Disks) == 1 || fs.Copies == "") || fs.JournalDisk == d.Name
 	})
 }
 

@@ -76,10 +76,10 @@ func TestRecordedHostsAreExamined(t *testing.T) {
 		{
 			"lvm-on-dm-crypt",
 			[]string{
-				"note tracepoints", "note io-cost nvme0n1", "note tunables nvme2n1", "note dm-crypt /srv/db", "note several-disks /srv/striped",
+				"note tracepoints", "note io-cost nvme0n1", "missing weights nvme1n1", "note tunables nvme2n1", "note dm-crypt /srv/db", "note several-disks /srv/striped",
 				"note external-journal /var/log", "note data-mode /var/log", "note systemd-weights SCOPE", "note cgroup-parent docker",
 			},
-			[]string{"nvme0n1 weights io.cost", "nvme2n1 weights bfq", "lvm vg0"},
+			[]string{"nvme0n1 weights io.cost", "nvme1n1 weights io.cost", "nvme2n1 weights bfq", "lvm vg0"},
 			[]string{"echo 0 > /sys/block/nvme2n1/queue/iosched/low_latency"},
 		},
 		{
@@ -233,6 +233,23 @@ func TestTheJournalOfAFilesystemOnSeveralDisksIsAttributed(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q; want %q", got, want)
+	}
+}
+
+func TestEachDiskBelowAStackThatControlCorrectsIsExamined(t *testing.T) {
+	f := Facts{Filesystems: []Filesystem{
+		{Device: "md0", Disks: []string{"sda", "sdb"}},
+		{Device: "md1", Disks: []string{"sdc", "sdd"}, Copies: "raid5 md1"}, // refused
+		{Device: "dm-0", Disks: []string{"sde"}, Copies: "crypt dm-0"},
+	}}
+	var got []string
+	for _, name := range []string{"sda", "sdb", "sdc", "sdd", "sde", "sdf"} {
+		if carries(f, Disk{Name: name}) {
+			got = append(got, name)
+		}
+	}
+	if !slices.Equal(got, []string{"sda", "sdb", "sde"}) {
+		t.Errorf("%q", got)
 	}
 }
 
