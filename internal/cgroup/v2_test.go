@@ -166,7 +166,7 @@ func TestV2NoWeightsNamesBothCommands(t *testing.T) {
 }
 
 // Of the disks of this host: zram, persistent memory and devices of device mapper.
-func TestADiskWithoutRequestQueuesIsNotToldToChooseAScheduler(t *testing.T) {
+func TestADiskWithoutRequestQueuesIsAdvisedNoScheduler(t *testing.T) {
 	disks, err := blockdev.Disks()
 	if err != nil {
 		t.Fatal(err)

@@ -286,14 +286,14 @@ func TestAContainerBelowAnotherManagerIsNotOfTheSystemsSystemd(t *testing.T) {
 			t.Errorf("%s: %+v; want %s", at, list, want)
 		}
 		found := examineOwners(Facts{Systemd: true, Cgroups: Cgroups{Version: "v2"}, Owners: list})
-		if told := slices.ContainsFunc(found, func(f Finding) bool { return f.ID == "systemd-weights" }); told != (want == "systemd") {
+		if advised := slices.ContainsFunc(found, func(f Finding) bool { return f.ID == "systemd-weights" }); advised != (want == "systemd") {
 			t.Errorf("%s: %+v", at, found)
 		}
 	}
 }
 
 // Persistent memory and native NVMe multipath have neither a scheduler nor io.cost.
-func TestADiskWithoutARequestQueueIsNotToldToChooseAScheduler(t *testing.T) {
+func TestADiskWithoutARequestQueueIsAdvisedNoScheduler(t *testing.T) {
 	f := recorded(t, "debian12-nvme")
 	f.Disks[0].Available, f.Disks[0].Cost = nil, &Cost{}
 	r := Diagnose(f)
