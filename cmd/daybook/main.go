@@ -31,7 +31,7 @@ func main() {
 	root, out := newRootCommand(), stdout.On(os.Stdout)
 	root.SetOut(out)
 	err := out.Or(root.ExecuteContext(ctx))
-	unread := out.Closed() || errors.Is(context.Cause(ctx), interrupt.ErrOutputClosed)
+	unread := out.Closed() || stdout.Failed(err) && errors.Is(err, unix.EPIPE) || errors.Is(context.Cause(ctx), interrupt.ErrOutputClosed)
 	stop()
 	if err == nil && !unread {
 		return

@@ -10,6 +10,7 @@ import (
 
 	"github.com/daybook-project/daybook/internal/account"
 	"github.com/daybook-project/daybook/internal/control/law"
+	"github.com/daybook-project/daybook/internal/stdout"
 	"github.com/daybook-project/daybook/internal/top"
 )
 
@@ -92,8 +93,8 @@ func oneFile(_ *cobra.Command, args []string) error {
 }
 
 // replay opens the recording, skips samples and shows the rest. An error in the
-// recording is a usage error; an interruption stays one, also while a pipe has no writer or
-// its writer writes nothing.
+// recording is a usage error, one of the output is none; an interruption stays one, also
+// while a pipe has no writer or its writer writes nothing.
 func replay(ctx context.Context, path string, skip int, show func(context.Context, *account.Series, string) error) error {
 	reader, err := openSeries(ctx, path)
 	if errors.Is(err, context.Canceled) {
@@ -116,7 +117,7 @@ func replay(ctx context.Context, path string, skip int, show func(context.Contex
 	if err == nil {
 		err = show(ctx, reader, path)
 	}
-	if err == nil || errors.Is(err, context.Canceled) {
+	if err == nil || errors.Is(err, context.Canceled) || stdout.Failed(err) {
 		return err
 	}
 	if ctx.Err() != nil {

@@ -8,9 +8,12 @@ import (
 	"testing"
 )
 
+// replays are commands that write to the standard output themselves.
+var replays = []string{"replay --json " + recordingPath, "replay " + recordingPath, "replay --law paper " + recordingPath}
+
 // What prints help ignores errors of its output.
 func TestAnOutputThatCannotBeWrittenIsAnError(t *testing.T) {
-	for _, words := range []string{"--help", "", "help volume", "volume", "top --help", "--version", "version", "man --help", "restore --state-dir " + t.TempDir()} {
+	for _, words := range append([]string{"--help", "", "help volume", "volume", "top --help", "--version", "version", "man --help", "restore --state-dir " + t.TempDir()}, replays...) {
 		full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 		if err != nil {
 			t.Fatal(err)
@@ -30,7 +33,7 @@ func TestAnOutputThatCannotBeWrittenIsAnError(t *testing.T) {
 }
 
 func TestAnOutputThatNobodyReadsHasItsExitCodeAndNoMessage(t *testing.T) {
-	for _, words := range []string{"--help", "volume", "version"} {
+	for _, words := range append([]string{"--help", "volume", "version"}, replays...) {
 		r, w, err := os.Pipe()
 		if err != nil {
 			t.Fatal(err)

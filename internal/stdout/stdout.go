@@ -5,6 +5,7 @@ package stdout
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -43,3 +44,10 @@ func (o *Output) Or(err error) error {
 // Closed says whether a write failed because nobody reads the output, such as after
 // "| head".
 func (o *Output) Closed() bool { return errors.Is(o.err, unix.EPIPE) }
+
+// Failed reports whether an error is that of a write to the standard output itself, by a
+// command that does not write to an [Output].
+func Failed(err error) bool {
+	var failed *fs.PathError
+	return errors.As(err, &failed) && failed.Op == "write" && failed.Path == os.Stdout.Name()
+}
