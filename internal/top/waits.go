@@ -94,7 +94,7 @@ func waiterLines(w account.Waiter, interval float64) []string {
 		}
 		lines = append(lines, fmt.Sprintf("  %6s  %s", percent(c.Seconds/w.WaitSeconds), causeText(w, c)))
 	}
-	if others >= 0.005*w.WaitSeconds {
+	if others > 0 && others >= 0.005*w.WaitSeconds {
 		lines = append(lines, fmt.Sprintf("  %6s  %s", percent(others/w.WaitSeconds), "smaller causes"))
 	}
 	return lines

@@ -64,6 +64,17 @@ func TestManyCausesEndInOneLine(t *testing.T) {
 	}
 }
 
+// The time of a call can come an interval after it, with the record of its commit.
+func TestCallsWithoutATimeHaveNoCauses(t *testing.T) {
+	sample := account.Sample{IntervalSeconds: 10, Waiters: []account.Waiter{
+		{Cgroup: "/db1", Name: "db1", Device: "sda1", Operation: "fsync", Calls: 1, P50Seconds: 0.5, P99Seconds: 0.5},
+	}}
+	want := []string{"db1 waited 0 ms of the last 10 s in fsync on sda1: 1 calls, p50 500 ms, p99 500 ms"}
+	if got := WaitLines(sample, "", 0); !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
 func TestWaitsAreSafeForATerminal(t *testing.T) {
 	var out strings.Builder
 	if err := WriteWaits(&out, waitsSample(), "", 0, 40); err != nil {
