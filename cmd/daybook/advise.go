@@ -18,6 +18,7 @@ import (
 	"github.com/daybook-project/daybook/internal/advise"
 	"github.com/daybook-project/daybook/internal/advise/survey"
 	"github.com/daybook-project/daybook/internal/cgroup"
+	"github.com/daybook-project/daybook/internal/digits"
 	"github.com/daybook-project/daybook/internal/disktime"
 	"github.com/daybook-project/daybook/internal/top"
 )
@@ -253,15 +254,15 @@ var remedyTexts = map[advise.Kind]string{
 // adviceLines is the advice as text. container is the pattern of the containers that it is for.
 func adviceLines(out adviseOutput, container string) []string {
 	if len(out.Waiters) == 0 && container != "" {
-		return []string{fmt.Sprintf("no container that matches %s waited for a sync in the last %.3g s", container, out.IntervalSeconds)}
+		return []string{fmt.Sprintf("no container that matches %s waited for a sync in the last %s s", container, digits.Of(out.IntervalSeconds, 3))}
 	}
 	if len(out.Waiters) == 0 {
-		return []string{fmt.Sprintf("nobody waited for a sync in the last %.3g s", out.IntervalSeconds)}
+		return []string{fmt.Sprintf("nobody waited for a sync in the last %s s", digits.Of(out.IntervalSeconds, 3))}
 	}
 	var lines []string
 	for _, w := range out.Waiters {
-		lines = append(lines, fmt.Sprintf("%s on %s: %.3g syncs/s, p50 %s, p99 %s", w.Name, w.Device,
-			w.Now.SyncsPerSecond, shortTime(w.Now.P50Seconds), shortTime(w.Now.P99Seconds)), "  "+w.Verdict)
+		lines = append(lines, fmt.Sprintf("%s on %s: %s syncs/s, p50 %s, p99 %s", w.Name, w.Device,
+			digits.Of(w.Now.SyncsPerSecond, 3), shortTime(w.Now.P50Seconds), shortTime(w.Now.P99Seconds)), "  "+w.Verdict)
 		if len(w.Remedies) == 0 {
 			continue
 		}
@@ -276,8 +277,8 @@ func remedyLines(remedies []advise.Remedy) []string {
 	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "  remedy\tsyncs/s, times now\tp50\tp99")
 	for _, r := range remedies {
-		fmt.Fprintf(table, "  %s\t%.3g (%.2g to %.2g)\t%s\t%s\n", remedyTexts[r.Kind],
-			r.Gain.Median, r.Gain.Low, r.Gain.High, timeRange(r.P50Seconds), timeRange(r.P99Seconds))
+		fmt.Fprintf(table, "  %s\t%s (%s to %s)\t%s\t%s\n", remedyTexts[r.Kind],
+			digits.Of(r.Gain.Median, 3), digits.Of(r.Gain.Low, 2), digits.Of(r.Gain.High, 2), timeRange(r.P50Seconds), timeRange(r.P99Seconds))
 	}
 	_ = table.Flush() // a strings.Builder has no errors
 	rows := strings.Split(strings.TrimSuffix(text.String(), "\n"), "\n")
@@ -299,10 +300,10 @@ func timeRange(r advise.Range) string {
 // shortTime is a time with three digits.
 func shortTime(seconds float64) string {
 	switch {
-	case seconds >= 1:
-		return fmt.Sprintf("%.3g s", seconds)
-	case seconds >= 1e-3:
-		return fmt.Sprintf("%.3g ms", 1e3*seconds)
+	case seconds >= 0.9995: // 999.5 ms would be rounded to 1000
+		return digits.Of(seconds, 3) + " s"
+	case seconds >= 0.9995e-3:
+		return digits.Of(1e3*seconds, 3) + " ms"
 	}
-	return fmt.Sprintf("%.3g us", 1e6*seconds)
+	return digits.Of(1e6*seconds, 3) + " us"
 }

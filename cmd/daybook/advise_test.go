@@ -109,6 +109,23 @@ func TestAdviceAsText(t *testing.T) {
 	}
 }
 
+func TestNumbersOfAdviceHaveNoExponent(t *testing.T) {
+	r := advise.Range{Low: 110, Median: 124.6, High: 1300}
+	lines := adviceLines(adviseOutput{Waiters: []advisedOne{{Name: "db1", Device: "sda1", Advice: advise.Advice{
+		Now:      advise.Figures{SyncsPerSecond: 12345, P50Seconds: 0.0009996, P99Seconds: 0.9996},
+		Remedies: []advise.Remedy{{Kind: advise.DeviceVolume, Possible: true, Gain: r, P50Seconds: r, P99Seconds: r}},
+	}}}}, "")
+	text := strings.Join(lines, "\n")
+	for _, want := range []string{"12300 syncs/s, p50 1 ms, p99 1 s", "125 (110 to 1300)", "125 s (110 s to 1300 s)"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in %s", want, text)
+		}
+	}
+	if got := adviceLines(adviseOutput{IntervalSeconds: 3600}, ""); got[0] != "nobody waited for a sync in the last 3600 s" {
+		t.Errorf("%q", got)
+	}
+}
+
 func TestTheColumnsOfAdviceAreAligned(t *testing.T) {
 	short, long := advise.Range{Low: 1, Median: 1, High: 1}, advise.Range{Low: 0.000311, Median: 0.000377, High: 0.000461}
 	lines := remedyLines([]advise.Remedy{

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"github.com/daybook-project/daybook/internal/digits"
 )
 
 // Kind is a remedy.
@@ -118,7 +120,7 @@ func Predict(in Input) (Advice, error) {
 	}
 	advice := in.measured()
 	if in.Calls < MinCalls {
-		advice.Verdict = fmt.Sprintf("Too few syncs for a prediction: %d in %.3g s, want %d.", in.Calls, in.Seconds, MinCalls)
+		advice.Verdict = fmt.Sprintf("Too few syncs for a prediction: %d in %s s, want %d.", in.Calls, digits.Of(in.Seconds, 3), MinCalls)
 		return advice, nil
 	}
 	for _, kind := range Kinds() {

@@ -317,7 +317,7 @@ func TestTooFewSyncsPredictNothing(t *testing.T) {
 		!strings.HasPrefix(advice.Verdict, "Too few syncs for a prediction") {
 		t.Errorf("%v: %+v", err, advice)
 	}
-	if advice, err := Predict(Input{Seconds: 1}); err != nil || len(advice.Remedies) != 0 {
+	if advice, err := Predict(Input{Seconds: 3600}); err != nil || len(advice.Remedies) != 0 || advice.Verdict != "Too few syncs for a prediction: 0 in 3600 s, want 30." {
 		t.Errorf("%v: %+v", err, advice)
 	}
 }

@@ -3,6 +3,8 @@ package advise
 import (
 	"fmt"
 	"math"
+
+	"github.com/daybook-project/daybook/internal/digits"
 )
 
 // shareOf is a part of the time of a call, as text.
@@ -39,7 +41,7 @@ func (in Input) reason(kind Kind, o outcome) string {
 	case ImageVolume:
 		text := in.shareOf(in.inJournal()) + " of the time is others' in the same journal"
 		if behind := in.outstanding() * in.Others.served(); behind > 0.05*in.wait() {
-			text += fmt.Sprintf("; each request of an image can wait %.3g ms behind others'", 1e3*behind)
+			text += fmt.Sprintf("; each request of an image can wait %s ms behind others'", digits.Of(1e3*behind, 3))
 		}
 		return text + o.divided()
 	case MountOption:
@@ -73,7 +75,7 @@ var phaseTexts = map[string]string{
 func (in Input) verdict(a Advice) string {
 	for _, r := range a.Remedies {
 		if r.Kind == a.Best {
-			return fmt.Sprintf("What helps most is %s: %.2g times as many syncs (%.2g to %.2g).", kindTexts[r.Kind], r.Gain.Median, r.Gain.Low, r.Gain.High)
+			return fmt.Sprintf("What helps most is %s: %s times as many syncs (%s to %s).", kindTexts[r.Kind], digits.Of(r.Gain.Median, 2), digits.Of(r.Gain.Low, 2), digits.Of(r.Gain.High, 2))
 		}
 	}
 	longest := rest
@@ -84,7 +86,7 @@ func (in Input) verdict(a Advice) string {
 	}
 	text := fmt.Sprintf("Nothing here helps: %s of the time is %s", in.shareOf(in.phase(longest)), phaseTexts[longest])
 	if r := a.Remedies[0]; r.Gain.Median >= HelpBound {
-		text += fmt.Sprintf("; %s would (%.2g times), but this host has no place for it", kindTexts[r.Kind], r.Gain.Median)
+		text += fmt.Sprintf("; %s would (%s times), but this host has no place for it", kindTexts[r.Kind], digits.Of(r.Gain.Median, 2))
 	}
 	return text + "."
 }

@@ -3,6 +3,8 @@ package top
 import (
 	"fmt"
 	"math"
+
+	"github.com/daybook-project/daybook/internal/digits"
 )
 
 // rate formats bytes over seconds as bytes per second in at most five cells:
@@ -66,8 +68,8 @@ func duration(seconds float64) string {
 	case seconds == 0:
 		return "0 ms"
 	case seconds < 0.9995:
-		return fmt.Sprintf("%.3g ms", seconds*1000)
+		return digits.Of(seconds*1000, 3) + " ms"
 	default:
-		return fmt.Sprintf("%.3g s", seconds)
+		return digits.Of(seconds, 3) + " s"
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/daybook-project/daybook/internal/account"
+	"github.com/daybook-project/daybook/internal/digits"
 )
 
 // warnShareGap is the difference between a share and its target from which it
@@ -95,7 +96,7 @@ func (s Screen) Render() string {
 		lines = s.help()
 	case s.Sample == nil:
 		lines = []string{s.line(s.Theme.Title, "daybook top"), "",
-			s.line(nil, fmt.Sprintf("measuring; the first account comes after %.3g s", s.IntervalSeconds))}
+			s.line(nil, fmt.Sprintf("measuring; the first account comes after %s s", digits.Of(s.IntervalSeconds, 3)))}
 		lines = append(lines, s.line(s.Theme.Warning, s.Notice))
 	case s.Waits:
 		lines = s.waits()
@@ -153,7 +154,7 @@ func (s Screen) head(device *account.Device, index int) []string {
 	if s.Reverse {
 		order = " reversed"
 	}
-	parts = append(parts, fmt.Sprintf("%s, %.3g s", s.Sample.Time.Format("15:04:05"), s.Sample.IntervalSeconds),
+	parts = append(parts, fmt.Sprintf("%s, %s s", s.Sample.Time.Format("15:04:05"), digits.Of(s.Sample.IntervalSeconds, 3)),
 		s.Sample.Estimator, "by "+s.sortColumn().Key+order)
 	if s.Origin != "" {
 		parts = append(parts, s.Origin)
@@ -219,7 +220,7 @@ func deviceLines(d account.Device, seconds float64) [2]string {
 	for _, m := range d.MemoryJournals {
 		logged += m.LoggedBytes
 		elsewhere += fmt.Sprintf(" (%s/s of it in memory, by %s)", rate(float64(m.LoggedBytes), seconds), m.Filesystem)
-		inMemory += fmt.Sprintf("  %s: handles %.3g/s commits %.3g/s", m.Filesystem, float64(m.Handles)/seconds, float64(m.Commits)/seconds)
+		inMemory += fmt.Sprintf("  %s: handles %s/s commits %s/s", m.Filesystem, digits.Of(float64(m.Handles)/seconds, 3), digits.Of(float64(m.Commits)/seconds, 3))
 		if m.RingLines > 0 {
 			inMemory += fmt.Sprintf(" used %s of %s lines lag %d", percent(float64(m.UsedLines)/float64(m.RingLines)), count(m.RingLines), m.LagTransactions)
 		}
@@ -232,8 +233,8 @@ func deviceLines(d account.Device, seconds float64) [2]string {
 		fmt.Sprintf("disk %s/s  journal %s/s%s  metadata %s/s  unaccounted %s/s%s",
 			rate(float64(d.DiskBytes), seconds), rate(float64(logged), seconds), elsewhere,
 			rate(float64(d.MetadataBytes), seconds), rate(float64(d.UnaccountedBytes), seconds), part),
-		fmt.Sprintf("transactions %.3g/s  mean commit %s  lost events %s%s",
-			float64(d.Transactions)/seconds, duration(d.CommitSeconds), count(d.LostEvents), inMemory),
+		fmt.Sprintf("transactions %s/s  mean commit %s  lost events %s%s",
+			digits.Of(float64(d.Transactions)/seconds, 3), duration(d.CommitSeconds), count(d.LostEvents), inMemory),
 	}
 }
 

@@ -279,10 +279,26 @@ func TestQuantitiesFitTheirColumns(t *testing.T) {
 			t.Errorf("%g bytes are %q, want %q", bytes, got, want)
 		}
 	}
-	for seconds, want := range map[float64]string{0: "0 ms", 0.0234: "23.4 ms", 0.9999: "1 s", 12.345: "12.3 s"} {
+	for seconds, want := range map[float64]string{0: "0 ms", 0.0234: "23.4 ms", 0.9999: "1 s", 12.345: "12.3 s", 2346: "2350 s"} {
 		if got := duration(seconds); got != want {
 			t.Errorf("%g s are %q, want %q", seconds, got, want)
 		}
+	}
+}
+
+// One hour, and a disk and a journal in memory that are fast.
+func TestNumbersOfLongIntervalsAndFastDisksHaveNoExponent(t *testing.T) {
+	d := account.Device{Transactions: 1500 * 3600, MemoryJournals: []account.MemoryJournal{{Filesystem: "sda", Handles: 12345 * 3600, Commits: 2000 * 3600}}}
+	want := "transactions 1500/s  mean commit 0 ms  lost events 0  sda: handles 12300/s commits 2000/s"
+	if got := deviceLines(d, 3600)[1]; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	var table strings.Builder
+	if err := WriteTable(&table, account.Sample{IntervalSeconds: 3600, Estimator: "handles"}, "share", false, 0); err != nil {
+		t.Fatal(err)
+	}
+	if first, _, _ := strings.Cut(table.String(), "\n"); !strings.HasSuffix(first, ", 3600 s, handles") {
+		t.Errorf("the table begins with %q", first)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"github.com/daybook-project/daybook/internal/account"
+	"github.com/daybook-project/daybook/internal/digits"
 )
 
 // WriteTable writes the sample as plain text, all devices one below the other.
@@ -18,8 +19,8 @@ func WriteTable(w io.Writer, sample account.Sample, sortKey string, reverse bool
 		}
 		return text
 	}
-	fmt.Fprintln(out, bound(fmt.Sprintf("%s, %.3g s, %s", sample.Time.Format("2006-01-02 15:04:05"),
-		sample.IntervalSeconds, sample.Estimator)))
+	fmt.Fprintln(out, bound(fmt.Sprintf("%s, %s s, %s", sample.Time.Format("2006-01-02 15:04:05"),
+		digits.Of(sample.IntervalSeconds, 3), sample.Estimator)))
 	if len(sample.Devices) == 0 {
 		fmt.Fprintln(out, bound("no disk with a journalling file system is mounted"))
 	}

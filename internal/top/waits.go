@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"github.com/daybook-project/daybook/internal/account"
+	"github.com/daybook-project/daybook/internal/digits"
 )
 
 // maxCauses is how many causes of a waiter are listed one by one.
@@ -28,7 +29,7 @@ func WriteWaits(w io.Writer, sample account.Sample, matching string, limit, widt
 // waits is the screen of who waits for the journal: as many as there is space for.
 func (s Screen) waits() []string {
 	_, _, foot := s.layout()
-	title := fmt.Sprintf("daybook top  waits for the journal  %s, %.3g s", s.Sample.Time.Format("15:04:05"), s.Sample.IntervalSeconds)
+	title := fmt.Sprintf("daybook top  waits for the journal  %s, %s s", s.Sample.Time.Format("15:04:05"), digits.Of(s.Sample.IntervalSeconds, 3))
 	if s.Paused {
 		title += "  PAUSED"
 	}
@@ -56,9 +57,9 @@ func WaitLines(sample account.Sample, matching string, limit int) []string {
 	switch {
 	case len(sample.Waiters) > 0:
 	case matching != "":
-		lines = append(lines, fmt.Sprintf("no container that matches %s waited for a journal in the last %.3g s", matching, sample.IntervalSeconds))
+		lines = append(lines, fmt.Sprintf("no container that matches %s waited for a journal in the last %s s", matching, digits.Of(sample.IntervalSeconds, 3)))
 	default:
-		lines = append(lines, fmt.Sprintf("nobody waited for a journal in the last %.3g s", sample.IntervalSeconds))
+		lines = append(lines, fmt.Sprintf("nobody waited for a journal in the last %s s", digits.Of(sample.IntervalSeconds, 3)))
 	}
 	for i, waiter := range sample.Waiters {
 		if limit > 0 && i == limit {
@@ -84,8 +85,8 @@ func waiterLines(w account.Waiter, interval float64) []string {
 	case "write":
 		call = "synchronous writes"
 	}
-	lines := []string{fmt.Sprintf("%s waited %s of the last %.3g s in %s on %s: %d calls, p50 %s, p99 %s",
-		w.Name, duration(w.WaitSeconds), interval, call, w.Device, w.Calls, duration(w.P50Seconds), duration(w.P99Seconds))}
+	lines := []string{fmt.Sprintf("%s waited %s of the last %s s in %s on %s: %d calls, p50 %s, p99 %s",
+		w.Name, duration(w.WaitSeconds), digits.Of(interval, 3), call, w.Device, w.Calls, duration(w.P50Seconds), duration(w.P99Seconds))}
 	var others float64
 	for i, c := range w.Culprits {
 		if i >= maxCauses || c.Seconds < 0.005*w.WaitSeconds {
