@@ -225,7 +225,7 @@ func (r *Recorder) Dropped() int64 { return r.dropped }
 // sample before, and the next one may be tried.
 func (r *Recorder) Record(s Sample) error {
 	if err := s.check(); err != nil {
-		return fmt.Errorf("cannot record a sample to %s: %w", r.file.Name(), err)
+		return fmt.Errorf("cannot record a sample to %s: %w", r.path, err)
 	}
 	line, err := s.AppendJSON(r.line[:0])
 	if err != nil {
@@ -234,7 +234,10 @@ func (r *Recorder) Record(s Sample) error {
 	r.line = line
 	if len(line) >= maxLineBytes {
 		return fmt.Errorf("cannot record a sample to %s: it takes %d bytes, a line has at most %d",
-			r.file.Name(), len(line), maxLineBytes)
+			r.path, len(line), maxLineBytes)
+	}
+	if err := checkFields(line); err != nil {
+		return fmt.Errorf("cannot record a sample to %s: %w", r.path, err)
 	}
 	if r.full(len(line) + 1) {
 		if err := r.rotate(); err != nil {

@@ -3,6 +3,7 @@ package account
 import (
 	"fmt"
 	"math"
+	"unicode/utf8"
 )
 
 // Bounds of one sample. They are far above what a disk does and low enough
@@ -16,9 +17,19 @@ const (
 	maxCount          = 1 << 53
 	maxSum            = 1 << 62
 	maxWeight         = 1 << 20
-	maxNameBytes      = 4096
+	// maxNameBytes is that of a path of the kernel (4,096 bytes) of which no byte is
+	// valid UTF-8: JSON has U+FFFD, three bytes, for each.
+	maxNameBytes      = 3 * 4096
 	maxEstimatorBytes = 64
 )
+
+// jsonBytes is the length of a text after it was written as JSON and read again.
+func jsonBytes(text string) int {
+	if utf8.ValidString(text) {
+		return len(text)
+	}
+	return len(string([]rune(text)))
+}
 
 // check reports the first value of a sample that is out of its range.
 func (s Sample) check() error {
@@ -39,8 +50,8 @@ func (s Sample) check() error {
 	}
 	seen := make(map[string]bool, len(s.Devices))
 	for i, d := range s.Devices {
-		if d.Device == "" || len(d.Device) > maxNameBytes {
-			return fmt.Errorf("the name of device %d has %d bytes; want 1 to %d", i+1, len(d.Device), maxNameBytes)
+		if d.Device == "" || jsonBytes(d.Device) > maxNameBytes {
+			return fmt.Errorf("the name of device %d has %d bytes; want 1 to %d", i+1, jsonBytes(d.Device), maxNameBytes)
 		}
 		if seen[d.Device] {
 			return fmt.Errorf("device %q is there twice", d.Device)
@@ -121,8 +132,8 @@ func (c Container) check() error {
 	for _, text := range []struct{ field, value string }{
 		{"cgroup", c.Cgroup}, {"name", c.Name}, {"runtime", c.Runtime},
 	} {
-		if len(text.value) > maxNameBytes {
-			return fmt.Errorf("%s has %d bytes; want at most %d", text.field, len(text.value), maxNameBytes)
+		if n := jsonBytes(text.value); n > maxNameBytes {
+			return fmt.Errorf("%s has %d bytes; want at most %d", text.field, n, maxNameBytes)
 		}
 	}
 	for _, ratio := range []struct {

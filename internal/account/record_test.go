@@ -329,6 +329,24 @@ func TestNoWaitersAreNotTheSameAsNoMeasurement(t *testing.T) {
 	}
 }
 
+// A container may create cgroups below its own, so strangers choose names.
+func TestNamesOfStrangersDoNotSpoilARecording(t *testing.T) {
+	long := func(component string) string { return "/" + strings.Repeat(strings.Repeat(component, 255)+"/", 15) }
+	samples := []Sample{testSample(0), testSample(5), testSample(10)}
+	samples[0].Devices[0].Containers[0].Cgroup = long("\xff")
+	samples[0].Waiters[0].Culprits[0].Cgroup = long("\xff")
+	for range 80 {
+		samples[1].Devices[0].Containers = append(samples[1].Devices[0].Containers, Container{Cgroup: long(","), Name: long(",")})
+	}
+	samples[1].Devices[0].Containers[0].Name = `",\`
+	path := filepath.Join(t.TempDir(), "r")
+	record(t, path, samples...)
+	got := readFile(t, path)
+	if len(got) != 3 || got[0].Devices[0].Containers[0].Cgroup != long("\uFFFD") || !reflect.DeepEqual(got[1], samples[1]) {
+		t.Errorf("%d samples were read", len(got))
+	}
+}
+
 func TestRecorderRefusesWhatTheReaderWould(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "r")
 	r, err := OpenRecorder(path)
@@ -347,20 +365,26 @@ func TestRecorderRefusesWhatTheReaderWould(t *testing.T) {
 		t.Error("2^64-1 bytes were recorded")
 	}
 	for what, spoil := range map[string]func(*Waiter){
-		"a wait below 0":          func(w *Waiter) { w.WaitSeconds = -1 },
-		"a phase that is none":    func(w *Waiter) { w.Phases["lunch"] = 1 },
-		"a phase of no number":    func(w *Waiter) { w.Phases["lock"] = math.NaN() },
-		"a culprit without bound": func(w *Waiter) { w.Culprits[0].Seconds = math.Inf(1) },
-		"2^64-1 calls":            func(w *Waiter) { w.Calls = math.MaxUint64 },
-		"2^64-1 in a bucket":      func(w *Waiter) { w.Histogram[0].Calls = math.MaxUint64 },
-		"too many buckets":        func(w *Waiter) { w.Histogram = make([]WaitBucket, maxWaitBuckets+1) },
-		"a long name":             func(w *Waiter) { w.Culprits[0].Name = strings.Repeat("x", maxNameBytes+1) },
+		"a wait below 0":              func(w *Waiter) { w.WaitSeconds = -1 },
+		"a phase that is none":        func(w *Waiter) { w.Phases["lunch"] = 1 },
+		"a phase of no number":        func(w *Waiter) { w.Phases["lock"] = math.NaN() },
+		"a culprit without bound":     func(w *Waiter) { w.Culprits[0].Seconds = math.Inf(1) },
+		"2^64-1 calls":                func(w *Waiter) { w.Calls = math.MaxUint64 },
+		"2^64-1 in a bucket":          func(w *Waiter) { w.Histogram[0].Calls = math.MaxUint64 },
+		"too many buckets":            func(w *Waiter) { w.Histogram = make([]WaitBucket, maxWaitBuckets+1) },
+		"a long name":                 func(w *Waiter) { w.Culprits[0].Name = strings.Repeat("x", maxNameBytes+1) },
+		"a name that JSON makes long": func(w *Waiter) { w.Name = strings.Repeat("\xff", maxNameBytes/3+1) },
 	} {
 		bad = testSample(0)
 		spoil(&bad.Waiters[0])
 		if err := r.Record(bad); err == nil {
 			t.Errorf("%s was recorded", what)
 		}
+	}
+	bad = testSample(0)
+	bad.Waiters[0].Culprits = make([]Culprit, maxCommas/4+1)
+	if err := r.Record(bad); err == nil {
+		t.Error("more fields than are read were recorded")
 	}
 	if got := readFile(t, path); len(got) != 0 {
 		t.Errorf("the recording has %d samples", len(got))

@@ -63,8 +63,8 @@ func (w Waiter) check() error {
 		texts = append(texts, c.Cgroup, c.Name, c.Cause)
 	}
 	for _, text := range texts {
-		if len(text) > maxNameBytes {
-			return fmt.Errorf("a name has %d bytes; want at most %d", len(text), maxNameBytes)
+		if n := jsonBytes(text); n > maxNameBytes {
+			return fmt.Errorf("a name has %d bytes; want at most %d", n, maxNameBytes)
 		}
 	}
 	seconds := []float64{w.WaitSeconds, w.P50Seconds, w.P99Seconds}
