@@ -201,6 +201,7 @@ func controlNode(ctx context.Context, config control.Config, waits bool, a *agen
 			return name
 		},
 		OpenSource: func(devices []string, interval time.Duration) (account.Source, error) {
+			o.expect(interval)
 			source, err := openSource(ctx, sourceOptions{Devices: devices, Promises: promises.of, Interval: interval, Estimator: "handles", Naming: a, Waits: waits, Log: log,
 				Ideal: func(path, name string) (uint64, bool) {
 					weight, matched := config.Ideal(path, name)

@@ -204,6 +204,7 @@ func (f *controlFlags) run(ctx context.Context, stdout, stderr io.Writer) error 
 		DryRun: f.dryRun, Log: log, Recording: f.record.path,
 		Name: containerNames(), OnIdeals: promises.set,
 		OpenSource: func(devices []string, interval time.Duration) (account.Source, error) {
+			observers.expect(interval)
 			source, err := openSource(ctx, sourceOptions{Devices: devices, Promises: promises.of, Interval: interval, Estimator: f.estimator, Calibration: f.calibration, Log: log,
 				Ideal: func(path, name string) (uint64, bool) {
 					weight, matched := current.Load().Ideal(path, name)
@@ -301,6 +302,7 @@ type observedSource struct {
 
 // SetInterval passes the interval on to a source that supports it.
 func (s observedSource) SetInterval(interval time.Duration) {
+	s.observers.expect(interval)
 	if source, ok := s.Source.(interface{ SetInterval(time.Duration) }); ok {
 		source.SetInterval(interval)
 	}

@@ -109,6 +109,13 @@ func openObservers(record recordFlags, pools poolFlags, address string, log *slo
 	return o, nil
 }
 
+// expect says how long the next samples take.
+func (o *observers) expect(interval time.Duration) {
+	if o.metrics != nil {
+		o.metrics.Expect(interval)
+	}
+}
+
 // observe passes a sample on. Its errors never stop the program.
 func (o *observers) observe(s account.Sample) {
 	if o.metrics != nil {
@@ -145,6 +152,7 @@ func (f *observeFlags) withSource(ctx context.Context, address string, log *slog
 		return err
 	}
 	defer func() { err = errors.Join(err, o.close()) }()
+	o.expect(f.source.Interval)
 	source, err := openSource(ctx, f.source)
 	if err != nil {
 		return err

@@ -70,6 +70,8 @@ type Metrics struct {
 	skipped    uint64    // cgroups, in the last sample
 	lastTime   time.Time
 	interval   float64
+	// expected is how long the next sample takes, as far as is known, in seconds.
+	expected float64
 	// observed is when the last sample came, by the monotonic clock.
 	observed time.Time
 }
@@ -84,6 +86,13 @@ func NewMetrics(maxContainers int) *Metrics {
 		waits:      newWaits(),
 		observed:   time.Now(),
 	}
+}
+
+// Expect says how long the next samples take, for the health check.
+func (m *Metrics) Expect(interval time.Duration) {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	m.expected = interval.Seconds()
 }
 
 // RecordingFailed counts a sample that could not be recorded.
@@ -186,12 +195,12 @@ func (m *Metrics) addContainer(device string, c account.Container) {
 // label makes a text valid UTF-8, as label values must be.
 func label(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 
-// age is the time since the last sample, and the length of its interval; before
-// the first sample the interval is 0.
+// age is the time since the last sample, and the length of its interval, or of the next one
+// if that is longer; 0 if neither is known.
 func (m *Metrics) age() (age time.Duration, interval float64) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
-	return time.Since(m.observed), m.interval
+	return time.Since(m.observed), max(m.interval, m.expected)
 }
 
 // Collect implements prometheus.Collector.

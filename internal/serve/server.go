@@ -22,8 +22,8 @@ const (
 	drainTime = 2 * time.Second
 	// healthyIntervals is how many intervals may pass without a sample.
 	healthyIntervals = 3
-	// startTime is how long the first sample may take, and is added to the
-	// limit of every other, for slow disks and busy hosts.
+	// startTime is how much longer than the interval a sample may take, the first one too,
+	// for slow disks and busy hosts.
 	startTime = 2 * time.Minute
 )
 

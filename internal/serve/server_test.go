@@ -104,6 +104,29 @@ func TestHealthFailsWithoutSamples(t *testing.T) {
 	}
 }
 
+func TestHealthWaitsForASampleOfALongInterval(t *testing.T) {
+	m := NewMetrics(10)
+	url := startServer(t, m)
+	since := func(age time.Duration) int {
+		m.mutex.Lock()
+		m.observed = time.Now().Add(-age)
+		m.mutex.Unlock()
+		status, _ := get(t, "GET", url+"/healthz")
+		return status
+	}
+	m.Expect(time.Hour)
+	if status := since(time.Hour); status != http.StatusOK {
+		t.Errorf("after an hour without the first sample: %d", status)
+	}
+	m.Observe(testSample(alpha())) // of 5 seconds: the interval was changed
+	if status := since(time.Hour); status != http.StatusOK {
+		t.Errorf("after an hour without the second sample: %d", status)
+	}
+	if status := since(4 * time.Hour); status != http.StatusServiceUnavailable {
+		t.Errorf("after four hours: %d", status)
+	}
+}
+
 func TestCloseReleasesTheAddressAndOneInUseIsAnError(t *testing.T) {
 	s, err := Start("127.0.0.1:0", "", NewMetrics(1))
 	if err != nil {
