@@ -9,9 +9,10 @@ import (
 
 // When limits take over under io.cost; docs/control-scheduler.md says how these were chosen.
 const (
-	// costMissedPart is the part of the disk that a container must lack in one window, or have
-	// too much, if much passes io.cost. In the first window the law begins from the ideal
-	// weights, so there it is costFirstPart.
+	// costMissedPart is the part of the disk that a container must lack in the mean of two
+	// windows, and in the later one, or have too much, if much passes io.cost: a commit at the
+	// end of a window is repaid in the next one. In the first window the law begins from the
+	// ideal weights, so there it is costFirstPart, of that one alone.
 	costMissedPart, costFirstPart = 0.02, 0.075
 	// littlePassingPart is the most hidden I/O of a container, as a part of what all do, with
 	// which weights are tried again. It is less than hiddenPart, so that the two do not
@@ -74,12 +75,13 @@ func (c *Controller) passesCost() bool {
 	return most > bound
 }
 
-// bounds are those for the windows that ended: one window is enough where much passes io.cost. A
+// bounds are those for the windows that ended: fewer are enough where much passes io.cost. A
 // window in which a container began, or got another weight, shows nothing then. What passes
 // io.cost adds to what its container has. If that container lacks a part, it repays.
 func (c *Controller) bounds(first bool) judge.Bounds {
 	s := &c.scheduler
-	bounds := judge.Bounds{Missed: costMissedPart, Held: costMissedPart, Seconds: judge.WindowSeconds}
+	missed := max(costMissedPart, 2*costMissedPart-s.before.Again(s.missed))
+	bounds := judge.Bounds{Missed: missed, Held: costMissedPart, Seconds: judge.WindowSeconds}
 	_, passes := s.passing.most()
 	switch {
 	case c.options.DryRun || !c.passesCost() || s.missed.Lack > 0 && s.missed.Short == passes:

@@ -29,7 +29,9 @@ type schedulerTrust struct {
 	shortfalls     map[string]*judge.Shortfall
 	missed         judge.Missed
 	few, fewOthers bool
-	hidden         float64
+	// before is what missed was in the windows before.
+	before judge.Missed
+	hidden float64
 	// fresh: a window of this interval is not the law's work yet.
 	fresh bool
 	// passing is what io.cost neither counts nor holds back.
@@ -133,6 +135,9 @@ func (c *Controller) judgeScheduler(seconds float64, done map[string]usage) {
 	bounds := c.bounds(first)
 	changed := !tuned && !checking && s.seconds > 0 && s.Take(s.verdict, s.missed, bounds, s.seconds)
 	missed := s.missed
+	if s.seconds > 0 {
+		s.before = missed
+	}
 	worst, short, greedy, reason := s.worst, s.Short, s.Greedy, s.outOfReach()
 	s.forgetStep()
 	before := s.control
@@ -177,5 +182,5 @@ func (c *Controller) forgetWindows() {
 	s := &c.scheduler
 	clear(s.windows)
 	clear(s.shortfalls)
-	s.elapsedSeconds = 0
+	s.elapsedSeconds, s.before = 0, judge.Missed{}
 }

@@ -26,21 +26,24 @@ func Propose(measured Coefficients, part float64) Proposal {
 }
 
 // io.cost computes the length of its period from the latencies of io.cost.qos, twice
-// the greater one (ioc_refresh_period_us, block/blk-iocost.c; 1 ms to 1 s). The period must
-// be as long as a large write takes, or io.cost lets through more than its model allows
-// (docs/results/guest-volumes.md). Longer ones make it slower to follow weights.
+// the greater one (ioc_refresh_period_us, block/blk-iocost.c; 1 ms to 1 s). The shorter the
+// period is, in times of a large write, the more does io.cost let through beyond its model
+// (docs/results/guest-volumes.md). The longer it is, the slower does io.cost follow weights,
+// which control corrects each half second.
 const (
-	largeWriteBytes = 1 << 20
-	// Those of the kernel's own tables.
-	minLatency, maxLatency = 5 * time.Millisecond, 250 * time.Millisecond
+	largeWriteBytes      = 1 << 20
+	latencyOfLargeWrites = 3.0
+	// minLatency is the least of the kernel's own tables. slowLatency is the most unless one
+	// large write takes longer than that.
+	minLatency, slowLatency, maxLatency = 5 * time.Millisecond, 32 * time.Millisecond, 250 * time.Millisecond
 )
 
-// latency is half of the time of a large write on a disk with measured rates, in whole
-// milliseconds.
+// latency is that of io.cost.qos for a disk with measured rates, in whole milliseconds.
 func latency(measured Coefficients) time.Duration {
 	slowest := float64(min(measured.ReadBytesPerSecond, measured.WriteBytesPerSecond))
-	milliseconds := math.Ceil(1e3 * largeWriteBytes / slowest / 2)
-	return time.Duration(max(float64(minLatency), min(float64(maxLatency), milliseconds*float64(time.Millisecond))))
+	write := 1e9 * largeWriteBytes / slowest
+	wanted := max(float64(minLatency), min(float64(maxLatency), max(write, min(latencyOfLargeWrites*write, float64(slowLatency)))))
+	return time.Duration(math.Ceil(wanted/1e6)) * time.Millisecond
 }
 
 // QoS is the text for io.cost.qos behind the disk's device number, with which io.cost divides

@@ -6,8 +6,11 @@ import (
 	"time"
 )
 
-func TestLatenciesStayWithinTheKernelsOwn(t *testing.T) {
-	for rate, want := range map[uint64]time.Duration{5e9: 5 * time.Millisecond, 16 << 20: 32 * time.Millisecond, 100e3: 250 * time.Millisecond} {
+func TestLatenciesFollowTheTimeOfALargeWrite(t *testing.T) {
+	for rate, want := range map[uint64]time.Duration{
+		5e9: 5 * time.Millisecond, 200 << 20: 15 * time.Millisecond, 50 << 20: 32 * time.Millisecond, 32 << 20: 32 * time.Millisecond,
+		16 << 20: 63 * time.Millisecond, 100e3: 250 * time.Millisecond, 0: 250 * time.Millisecond,
+	} {
 		if got := latency(OfRate(rate)); got != want {
 			t.Errorf("at %d bytes/s: %v, want %v", rate, got, want)
 		}
@@ -21,7 +24,7 @@ func TestTheLatencyIsThatOfTheSlowerDirection(t *testing.T) {
 		{ReadBytesPerSecond: fast.ReadBytesPerSecond, WriteBytesPerSecond: slow.WriteBytesPerSecond},
 		{ReadBytesPerSecond: slow.ReadBytesPerSecond, WriteBytesPerSecond: fast.WriteBytesPerSecond},
 	} {
-		if got := Propose(c, 1).QoS; !strings.Contains(got, "rlat=32000 wpct=0 wlat=32000 ") {
+		if got := Propose(c, 1).QoS; !strings.Contains(got, "rlat=63000 wpct=0 wlat=63000 ") {
 			t.Errorf("%+v: %q", c, got)
 		}
 	}

@@ -48,7 +48,7 @@ const (
 const (
 	// IOCost is as `daybook calibrate --io-cost` proposes it. Its model has three quarters of
 	// the disk's rate, so that requests wait in io.cost, which knows the weights, and not in
-	// the disk. Its period is as long as a write of the loads takes.
+	// the disk. Its period is twice as long as a write of the loads takes.
 	IOCost = "io.cost"
 	// IOCostShort has the kernel's period without configured latencies. It is much
 	// shorter than a write takes.
