@@ -2,11 +2,13 @@ package control
 
 import (
 	"fmt"
+	"path/filepath"
 	"strconv"
 	"strings"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/control/judge"
+	"github.com/daybook-project/daybook/internal/safetext"
 )
 
 // advice is the setting that helps if weights do not hold the shares, and its command. outOfReach
@@ -17,17 +19,17 @@ func (c *Controller) advice(outOfReach string) string {
 		scheduler, _ = c.host.Tunables.Scheduler() // unknown: like any other than BFQ
 	}
 	if scheduler != blockdev.BFQ {
-		return fmt.Sprintf("measure the disk, and give io.cost its model: daybook calibrate --io-cost %s prints the commands", c.disk.Device)
+		return fmt.Sprintf("measure the disk, and give io.cost its model: daybook calibrate --io-cost %s prints the commands", safetext.Word(c.disk.Device))
 	}
 	// Without idling, BFQ does not remember a reader of one request at a time from
 	// one request to the next.
 	if idle, err := c.host.Tunables.Get(sliceIdle); err == nil && strings.TrimSpace(idle) == "0" {
-		return fmt.Sprintf("it is BFQ with slice_idle = 0; restore its default: echo 8 > /sys/block/%s/queue/iosched/slice_idle", c.disk.Device)
+		return fmt.Sprintf("it is BFQ with slice_idle = 0; restore its default: echo 8 > %s", queueFile(c.disk.Device, "iosched/slice_idle"))
 	}
 	if text, err := c.host.Tunables.Get(nrRequests); err == nil {
 		if requests, err := strconv.ParseUint(strings.TrimSpace(text), 10, 64); err == nil && requests < enoughRequests {
-			return fmt.Sprintf("it is BFQ with nr_requests = %d: requests beyond that wait where no weight counts; write tunables: {nr_requests: %d} into the configuration, or: echo %d > /sys/block/%s/queue/nr_requests",
-				requests, enoughRequests, enoughRequests, c.disk.Device)
+			return fmt.Sprintf("it is BFQ with nr_requests = %d: requests beyond that wait where no weight counts; write tunables: {nr_requests: %d} into the configuration, or: echo %d > %s",
+				requests, enoughRequests, enoughRequests, queueFile(c.disk.Device, nrRequests))
 		}
 	}
 	for _, t := range []struct{ name, good string }{{lowLatency, "0"}, {strictGuarantees, "1"}} {
@@ -36,15 +38,20 @@ func (c *Controller) advice(outOfReach string) string {
 			if refused := c.tuning.refused; refused > 0 && levels[t.name] >= refused {
 				return fmt.Sprintf("it is BFQ with %s = %s, and BFQ's tunables that help cost too much throughput here; if a container's requests seek or wait for flushes, no tunable gives it its share of the bytes", t.name, value)
 			}
-			return fmt.Sprintf("it is BFQ with %s = %s; write tunables: {%s: %s} into the configuration, or: echo %s > /sys/block/%s/queue/iosched/%s",
-				t.name, value, t.name, t.good, t.good, c.disk.Device, t.name)
+			return fmt.Sprintf("it is BFQ with %s = %s; write tunables: {%s: %s} into the configuration, or: echo %s > %s",
+				t.name, value, t.name, t.good, t.good, queueFile(c.disk.Device, "iosched/"+t.name))
 		}
 	}
 	if outOfReach != "" {
 		return "BFQ's tunables are as they should be; but " + outOfReach
 	}
-	return fmt.Sprintf("BFQ's tunables are as they should be; choose it again, so that it measures the disk again: cd /sys/block/%s/queue && echo none > scheduler && echo bfq > scheduler && echo 0 > iosched/low_latency && echo 1 > iosched/strict_guarantees; control then sets the tunables of its configuration",
-		c.disk.Device)
+	return fmt.Sprintf("BFQ's tunables are as they should be; choose it again, so that it measures the disk again: cd %s && echo none > scheduler && echo bfq > scheduler && echo 0 > iosched/low_latency && echo 1 > iosched/strict_guarantees; control then sets the tunables of its configuration",
+		queueFile(c.disk.Device, ""))
+}
+
+// queueFile is a file of the disk's queue as a word of a printed command; "": the directory.
+func queueFile(device, name string) string {
+	return safetext.Word(filepath.Join("/sys/block", device, "queue", name))
 }
 
 // outOfReach says why no tunable gives containers their shares; "": nothing is known against it.

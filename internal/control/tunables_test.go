@@ -30,3 +30,10 @@ func TestWhatWeakensWeightsIsNamedWithItsCommand(t *testing.T) {
 		}
 	}
 }
+
+// A shell would take the "!" for its history.
+func TestCommandsQuoteTheNameOfTheDisk(t *testing.T) {
+	if got := (WeakTunable{Name: lowLatency}).Command("cciss!c0d0"); got != "echo 0 > '/sys/block/cciss!c0d0/queue/iosched/low_latency'" {
+		t.Error(got)
+	}
+}
