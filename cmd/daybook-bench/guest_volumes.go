@@ -24,10 +24,10 @@ pool on XFS (VX), an image that a process serves by ublk (U, not on 6.1), a devi
 mapping of the extents of an image (M), or a partition (P). Each phase takes 40 s, with
 files that grow, with files that are rewritten, and with a container that waits for each
 sync. The disk is divided by BFQ, or by io.cost with a model of three quarters of the
-disk, with too short a period, or with a model of the whole disk. It fails if the share
-of the container of weight 700 on volumes under io.cost is more than 3 points off. A round
-takes about 45 minutes for each kernel. It needs fio, mkfs.xfs and dmsetup (scripts/setup
-bench).`,
+disk, as daybook calibrate proposes it, with too short a period, or with a model of the
+whole disk. It fails if the share of the container of weight 700 on volumes under io.cost
+is more than 3 points off. A round takes about an hour for each kernel. It needs fio,
+mkfs.xfs and dmsetup (scripts/setup bench).`,
 		Example: `  daybook-bench guest-volumes --docs docs/results
   daybook-bench guest-volumes --quick --kernels 6.12
 
@@ -56,7 +56,7 @@ bench).`,
 	b.flags(cmd)
 	cmd.Flags().StringSliceVar(&names, "kernels", kernels.Names(), "comma-separated `NAMES` of kernels")
 	cmd.Flags().StringSliceVar(&arrangements, "arrangements", nil, "measure only these `ARRANGEMENTS`: VX, U, M, P")
-	cmd.Flags().StringSliceVar(&dividers, "dividers", nil, "measure only under these `DIVIDERS`: io.cost, io.cost-short, io.cost-full, bfq")
+	cmd.Flags().StringSliceVar(&dividers, "dividers", nil, "measure only under these `DIVIDERS`: io.cost, io.cost-proposed, io.cost-short, io.cost-full, bfq")
 	cmd.Flags().StringSliceVar(&loads, "loads", nil, "measure only these `LOADS`: growing, rewriting, waiting")
 	cmd.Flags().IntVar(&rounds, "rounds", 1, "measure each case `N` times, in rounds of all cases")
 	cmd.AddCommand(newPhaseCommand(guestvolumes.RunInGuest))

@@ -46,10 +46,13 @@ const (
 // The dividers share the disk between the cgroups. io.cost does it by a model of the
 // disk: it lets through what the model allows, and adjusts itself once in a period.
 const (
-	// IOCost is as `daybook calibrate --io-cost` proposes it. Its model has three quarters of
-	// the disk's rate, so that requests wait in io.cost, which knows the weights, and not in
-	// the disk. Its period is twice as long as a write of the loads takes.
+	// IOCost has a model of three quarters of the disk's rate, so that requests wait
+	// in io.cost, which knows the weights, and not in the disk. Its period is six times
+	// as long as a write of the loads takes.
 	IOCost = "io.cost"
+	// IOCostProposed is as `daybook calibrate --io-cost` proposes it: with the same model, and
+	// on so slow a disk with a period that is twice as long as a write takes.
+	IOCostProposed = "io.cost-proposed"
 	// IOCostShort has the kernel's period without configured latencies. It is much
 	// shorter than a write takes.
 	IOCostShort = "io.cost-short"
@@ -60,11 +63,13 @@ const (
 	BFQ = "bfq"
 
 	costRate uint64 = DiskBytesPerSecond * iocost.DefaultPart
+	// costLatency is written to io.cost.qos. io.cost's period is twice as long.
+	costLatency = 100 * time.Millisecond
 )
 
 // Dividers lists all dividers.
 func Dividers() []string {
-	return []string{IOCost, IOCostShort, IOCostFull, BFQ}
+	return []string{IOCost, IOCostProposed, IOCostShort, IOCostFull, BFQ}
 }
 
 // The loads of the containers. Both write and sync. In growing each write allocates new
@@ -179,7 +184,7 @@ func (c Case) disk() fixture.GivenDisk {
 // allowed is the rate that the containers may reach together, in bytes per second.
 func (c Case) allowed() uint64 {
 	switch c.Divider {
-	case IOCost, IOCostShort:
+	case IOCost, IOCostProposed, IOCostShort:
 		return costRate
 	}
 	return DiskBytesPerSecond
@@ -192,10 +197,12 @@ func (c Case) cost(disk fixture.GivenDisk) (model, qos string) {
 	}
 	model, qos = disk.Cost()
 	switch c.Divider {
+	case IOCost:
+		qos = iocost.QoS(costLatency)
 	case IOCostShort:
 		qos = iocost.QoS(0)
 	case IOCostFull:
-		model = iocost.OfRate(disk.BytesPerSecond).Model()
+		model, qos = iocost.OfRate(disk.BytesPerSecond).Model(), iocost.QoS(costLatency)
 	}
 	return model, qos
 }
