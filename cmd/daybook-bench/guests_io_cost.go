@@ -23,14 +23,14 @@ func newGuestsIOCostCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "guests-io-cost",
 		Short: "Measure shares under io.cost in guests that count instructions",
-		Long: `Guests-io-cost boots Debian's kernels under QEMU with clocks that count instructions, so
-that the host's load matters little. In each it runs 50:50 and 70:30 on a disk in memory
-with a limited rate under io.cost, uncontrolled and under the feedback law, 60 s of the
-guest's time each, several times: with a model of the whole disk and a period of 1 ms, and
-with the settings that daybook calibrate proposes. It fails if, under control, in any run a
-mean share is more than 1.5 points off its target, an interval of 5 s after the third is
-more than 3 points off, or the throughput is below 0.97 of the uncontrolled one. It takes
-10 to 20 minutes for each repetition on an idle host.`,
+		Long: `Guests-io-cost boots Debian's kernels under QEMU, all at the same time, with clocks that
+count instructions, so that the host's load matters little. In each it runs 50:50 and 70:30
+on a disk in memory with a limited rate under io.cost, uncontrolled and under the feedback
+law, 60 s of the guest's time each, several times: with a model of the whole disk and a
+period of 1 ms, and with the settings that daybook calibrate proposes. It fails if, under
+control, in any run a mean share is more than 1.5 points off its target, an interval of 5 s
+after the third is more than 3 points off, or the throughput is below 0.97 of the
+uncontrolled one. It takes 6 to 12 minutes for each repetition on an idle host.`,
 		Example: "  daybook-bench guests-io-cost --docs docs/results\n  daybook-bench guests-io-cost --quick --kernels 6.12",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/daybook-project/daybook/internal/control/law"
@@ -142,35 +144,52 @@ func scenariosOf(divider string, o Options) []scenario.Scenario {
 	return scenarios
 }
 
-// Bench runs the scenarios in a guest of each kernel, with each divider.
+// Bench runs the scenarios in a guest of each kernel, with each divider. Guests that count
+// instructions run at the same time.
 func Bench(ctx context.Context, l fixture.Lab, o Options) (Result, error) {
 	result := Result{Host: report.ThisHost()}
 	if o.Dividers == nil {
 		o.Dividers = []string{fixture.BFQ, fixture.IOCost, fixture.IOCostAuto}
 	}
-	for _, kernel := range o.Kernels {
-		err := fixture.InGuest(ctx, l, kernel, o.Boot, func(g Guest) error { return result.benchKernel(ctx, l, g, kernel, o) })
-		if err != nil {
-			return result, fmt.Errorf("kernel %s: %w", kernel, err)
-		}
+	atOnce := 1
+	if o.CountInstructions {
+		atOnce = len(o.Kernels) // the host's load does not matter
 	}
-	return result, nil
+	runs, errs := make([][]Run, len(o.Kernels)), make([]error, len(o.Kernels))
+	free := make(chan struct{}, atOnce)
+	var guests sync.WaitGroup
+	for n, kernel := range o.Kernels {
+		free <- struct{}{}
+		guests.Go(func() {
+			defer func() { <-free }()
+			errs[n] = fixture.InGuest(ctx, l, kernel, o.Boot, func(g Guest) (err error) {
+				runs[n], err = benchKernel(ctx, l, g, kernel, o)
+				return err
+			})
+			if errs[n] != nil {
+				errs[n] = fmt.Errorf("kernel %s: %w", kernel, errs[n])
+			}
+		})
+	}
+	guests.Wait()
+	result.Runs = slices.Concat(runs...)
+	return result, errors.Join(errs...)
 }
 
 // benchKernel runs the scenarios in a guest.
-func (r *Result) benchKernel(ctx context.Context, l fixture.Lab, g Guest, kernel string, o Options) error {
+func benchKernel(ctx context.Context, l fixture.Lab, g Guest, kernel string, o Options) (runs []Run, err error) {
 	for _, divider := range o.Dividers {
 		for _, scenario := range scenariosOf(divider, o) {
 			for n := range max(1, o.Repetitions) {
 				run := Run{Kernel: g.Kernel(), Divider: divider, Settings: scenario.DividerText(), Bounded: divider != fixture.IOCostAuto, Counted: o.CountInstructions, Repetition: n + 1, scenario: scenario}
 				if err := run.measure(ctx, l, g, kernel); err != nil {
-					return err
+					return runs, err
 				}
-				r.Runs = append(r.Runs, run)
+				runs = append(runs, run)
 			}
 		}
 	}
-	return nil
+	return runs, nil
 }
 
 // measure runs the phases of a run in a guest.
