@@ -271,3 +271,44 @@ func BenchmarkResolve(b *testing.B) {
 		}
 	}
 }
+
+// A user owns /run/user/UID, and can make there what blocks a reader.
+func TestADirectoryOfAUserCannotBlock(t *testing.T) {
+	h := newHost(t)
+	h.put("ns/x", "")
+	if err := os.Remove(h.dir + "/ns/x"); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mkfifo(h.dir+"/ns/x", 0o600); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		h.wants("/a", Identity{Name: "/a", Root: "/a"})
+	}()
+	select {
+	case <-done:
+	case <-time.After(10 * time.Second):
+		t.Fatal("it waits for a writer of a named pipe")
+	}
+}
+
+// A user's runc says which cgroups its containers have. It counts only below the slice of that user.
+func TestAUsersRuncNamesOnlyThatUsersCgroups(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("want root: the files are given to a user")
+	}
+	h := newHost(t)
+	own := "/user.slice/user-4242.slice/user@4242.service/box"
+	for id, at := range map[string]string{"box": own, "db": "/system.slice", "web": "/user.slice/user-42.slice/x"} {
+		h.put("ns/4242/"+id+"/state.json", `{"id":"`+id+`","cgroup_paths":{"":"/sys/fs/cgroup`+at+`"}}`)
+	}
+	if err := os.Chown(h.dir+"/ns/4242", 4242, 4242); err != nil {
+		t.Fatal(err)
+	}
+	h.wants(own+"/sub", Identity{Runtime: Runc, ID: "box", Name: "user-4242/box", Root: own})
+	const service = "/system.slice/postgresql.service"
+	h.wants(service, Identity{Runtime: Systemd, ID: "postgresql.service", Name: "postgresql.service", Root: service})
+	h.wants("/user.slice/user-42.slice/x", Identity{Name: "/user.slice/user-42.slice/x", Root: "/user.slice/user-42.slice/x"})
+}

@@ -1,6 +1,7 @@
 package container
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 )
@@ -16,6 +17,7 @@ type runcState struct {
 
 type runcContainer struct {
 	id    string
+	owner uint32 // the user whose runc it is; 0: root or ourselves
 	path  string // "" if the file does not contain it
 	tries int
 }
@@ -30,25 +32,33 @@ type runcFile struct {
 const maxRuncTries = 3
 
 // refresh lists the containers and reads the files of new ones: the cgroup of a
-// container does not change.
+// container does not change. The files of a user's runc count for this user's cgroups only.
 func (s *runcState) refresh() {
 	known := make(map[string]*runcContainer)
 	s.paths, s.ids = make(map[string]*runcContainer), make(map[string]bool)
 	for _, pattern := range s.roots {
 		roots, _ := filepath.Glob(pattern)
 		for _, root := range roots {
+			info, err := os.Lstat(root)
+			if err != nil {
+				continue
+			}
+			owner := versionOf(info).owner
+			if owner == uint32(os.Geteuid()) {
+				owner = 0 // ours
+			}
 			for _, id := range listDir(root) {
 				file := filepath.Join(root, id, "state.json")
 				c := s.known[file]
-				if c == nil {
-					c = &runcContainer{id: id}
+				if c == nil || c.owner != owner {
+					c = &runcContainer{id: id, owner: owner}
 				}
 				if c.path == "" && c.tries < maxRuncTries {
 					c.tries++
 					c.read(file)
 				}
 				known[file], s.ids[id] = c, true
-				if c.path != "" {
+				if c.path != "" && (owner == 0 || isOf(owner, c.path)) {
 					s.paths[c.path] = c
 				}
 			}
@@ -91,5 +101,9 @@ func (s *runcState) at(cgroupPath string) (Identity, bool) {
 	if isID(c.id) {
 		runtime = OCI // of a larger runtime, whose state may contain more
 	}
-	return Identity{Runtime: runtime, ID: c.id, Name: clean(shortID(c.id)), Root: cgroupPath}, true
+	name := clean(shortID(c.id))
+	if c.owner != 0 { // as of a user's Podman: see lookupOf
+		name = userName(c.owner) + "/" + name
+	}
+	return Identity{Runtime: runtime, ID: c.id, Name: name, Root: cgroupPath}, true
 }

@@ -66,15 +66,24 @@ func readState(file string, before version, into any) (now version, changed bool
 	return now, true, nil
 }
 
-// listDir returns the names in a directory, up to maxStateDirs.
+// listDir returns the names in a directory, up to maxStateDirs. Users own some of the
+// directories around it, so it may be something else, such as a pipe without a writer.
 func listDir(dir string) []string {
-	f, err := os.Open(dir)
+	f, err := os.OpenFile(dir, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil
 	}
 	defer f.Close()
 	names, _ := f.Readdirnames(maxStateDirs)
 	return names
+}
+
+// userName is how users are called in names of their containers, and by systemd.
+func userName(uid uint32) string { return fmt.Sprintf("user-%d", uid) }
+
+// isOf reports whether a cgroup is one of a user's own: "/user.slice/user-UID.slice/…".
+func isOf(uid uint32, cgroupPath string) bool {
+	return strings.HasPrefix(cgroupPath, "/user.slice/"+userName(uid)+".slice/")
 }
 
 // clean makes a name suitable for a table: printable, and cut if it is too

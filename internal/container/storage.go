@@ -1,7 +1,6 @@
 package container
 
 import (
-	"fmt"
 	"path/filepath"
 	"strings"
 )
@@ -87,10 +86,8 @@ func (s *storageState) lookup(id string) (facts, bool) {
 // the configuration for a name must not match them by accident.
 func (s *storageState) lookupOf(cgroupPath, id string) (facts, bool) {
 	for _, f := range s.files {
-		user := fmt.Sprintf("user-%d", f.owner)
-		known, ok := f.names[id]
-		if ok && strings.HasPrefix(cgroupPath, "/user.slice/"+user+".slice/") {
-			return facts{name: user + "/" + clean(strings.ReplaceAll(known.storageName, "/", "_"))}, true
+		if known, ok := f.names[id]; ok && isOf(f.owner, cgroupPath) {
+			return facts{name: userName(f.owner) + "/" + clean(strings.ReplaceAll(known.storageName, "/", "_"))}, true
 		}
 	}
 	return facts{}, false
