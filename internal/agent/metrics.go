@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -51,7 +52,8 @@ func (a *Agent) Collect(out chan<- prometheus.Metric) {
 			placement = PlaceNeutral
 		}
 		for _, pod := range v.Placement.Pods {
-			labels := []string{pod.Namespace, pod.Name, v.Placement.Volume.Name, v.Device, placement}
+			// Without a name, each pod still has series of its own.
+			labels := []string{pod.Namespace, cmp.Or(pod.Name, pod.UID), v.Placement.Volume.Name, v.Device, placement}
 			placed := 0.0
 			if v.Status.Placed {
 				placed = 1
