@@ -61,6 +61,9 @@ func (r *runtime) ask(ctx context.Context) (sandboxes []cri.Sandbox, containers 
 		if err != nil {
 			return nil, nil, false, err
 		}
+		if r.client != nil {
+			r.client.Close()
+		}
 		r.client, r.choose = client, pods == 0
 		if pods > 0 {
 			r.log.Info("the container runtime is chosen by its pods", "socket", client.Socket(), "pods", pods)

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // fake is a runtime with pods; with a status other than "0" it refuses all calls.
@@ -103,6 +104,31 @@ func TestOnlySocketsThatExistAreAsked(t *testing.T) {
 	for _, socket := range Sockets {
 		if strings.HasPrefix(socket, "/var/run/") {
 			t.Errorf("%s: want it in /run", socket)
+		}
+	}
+}
+
+// An agent chooses again and again until a runtime has pods.
+func TestAClientThatIsNotUsedAnyMoreIsClosed(t *testing.T) {
+	socket := fake(t, "0")
+	open := func() int {
+		text, err := os.ReadFile("/proc/net/unix")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Count(string(text), socket+"\n")
+	}
+	before := open()
+	for range 5 {
+		c, pods, err := Choose(t.Context(), []string{socket}, func(string) bool { return false })
+		if err != nil || pods != 0 {
+			t.Fatal(pods, err)
+		}
+		c.Close()
+	}
+	for deadline := time.Now().Add(10 * time.Second); open() > before; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d connections are open", open()-before)
 		}
 	}
 }

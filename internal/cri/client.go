@@ -89,7 +89,7 @@ func Choose(ctx context.Context, sockets []string, known func(uid string) bool) 
 		sandboxes, err := c.Sandboxes(ctx)
 		if err != nil {
 			failures = append(failures, err)
-			c.http.CloseIdleConnections()
+			c.Close()
 			continue
 		}
 		uids := map[string]bool{}
@@ -101,11 +101,11 @@ func Choose(ctx context.Context, sockets []string, known func(uid string) bool) 
 		switch {
 		case chosen == nil || len(uids) > pods:
 			if chosen != nil {
-				chosen.http.CloseIdleConnections()
+				chosen.Close()
 			}
 			chosen, pods = c, len(uids)
 		default:
-			c.http.CloseIdleConnections()
+			c.Close()
 		}
 	}
 	if chosen == nil {
@@ -129,6 +129,9 @@ func New(socket string) *Client {
 	transport.Protocols.SetUnencryptedHTTP2(true) // gRPC over a socket begins with HTTP/2
 	return &Client{socket: socket, http: &http.Client{Transport: transport}}
 }
+
+// Close closes the connection. The client connects again if it is used.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // Socket is the path of the runtime's socket.
 func (c *Client) Socket() string { return c.socket }
