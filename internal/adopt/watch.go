@@ -151,14 +151,36 @@ func (w *Watch) once(ctx context.Context, entry *watched) error {
 
 // change makes something else wanted of an entry.
 func (w *Watch) change(ctx context.Context, entry *watched, wanted Wanted) error {
-	if was := entry.wanted; was != nil && was.Filesystem.Name != wanted.Filesystem.Name {
+	if was := entry.wanted; was != nil && !entry.wants(wanted.Filesystem) {
 		if err := w.keeper.Release(ctx, was.Filesystem.Name); err != nil {
 			entry.resolved = time.Time{}
 			return err
 		}
 	}
+	for _, other := range w.entries {
+		if other.wants(wanted.Filesystem) { // it was mounted there before
+			other.wanted = nil
+		}
+	}
 	entry.wanted = &wanted
 	return nil
+}
+
+// holder is another entry that has a file system by another mount point: the journal would go to
+// and fro between the two. nil: none has it.
+func (w *Watch) holder(entry *watched, f Filesystem) *watched {
+	for _, other := range w.entries {
+		if other != entry && other.wants(f) {
+			if now, err := At(other.Mountpoint); err == nil && now.Name == f.Name {
+				return other
+			}
+		}
+	}
+	return nil
+}
+
+func (e *watched) wants(f Filesystem) bool {
+	return e.wanted != nil && e.wanted.Filesystem.Name == f.Name
 }
 
 // resolve finds the file system and the cgroups of an entry.
@@ -166,6 +188,9 @@ func (w *Watch) resolve(ctx context.Context, entry *watched) (Wanted, error) {
 	f, err := At(entry.Mountpoint)
 	if err != nil {
 		return Wanted{}, err
+	}
+	if other := w.holder(entry, f); other != nil {
+		return Wanted{}, fmt.Errorf("cannot adopt %s: %s is the same file system (%s), and is listed too; list one of them, with all users", entry.Mountpoint, other.Mountpoint, f.Name)
 	}
 	wanted := Wanted{Filesystem: f, Weight: entry.Weight, Once: entry.Once}
 	var users []string

@@ -2,6 +2,7 @@ package adopt
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -152,5 +153,62 @@ func TestAContainerThatIsNamedTwiceIsOne(t *testing.T) {
 	w.want("named twice", r.journalOf(c.path))
 	if s := k.Status(); len(s) != 1 || s[0].Neutral || s[0].Cgroup != c.path {
 		t.Errorf("%+v", s)
+	}
+}
+
+// Two mount points can have one file system, as with a bind mount. Its journal would go from one
+// container to the other and back, at each look.
+func TestAFileSystemThatTwoEntriesNameBelongsToTheFirst(t *testing.T) {
+	r := newRig(t)
+	bind, loop := t.TempDir(), r.filesystem().Name
+	if err := unix.Mount(r.fs.Dir, bind, "", unix.MS_BIND, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(bind, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	first, second := r.container("first"), r.container("second")
+	k := r.keeper()
+	w := NewWatch(k, []Entry{{Mountpoint: r.fs.Dir, Cgroups: []string{first.path}}, {Mountpoint: bind, Cgroups: []string{second.path}}}, r.log())
+	for range 2 {
+		if err := w.once(background(), w.entries[0]); err != nil {
+			t.Error(err)
+		}
+		if err := w.once(background(), w.entries[1]); err == nil || !strings.Contains(err.Error(), r.fs.Dir) {
+			t.Errorf("the second entry: %v; want that the first one has the file system", err)
+		}
+		r.wantAt("after both", r.journalOf(first.path))
+	}
+	// It is the second's once it is mounted there alone.
+	pid, _, err := r.filesystem().threads()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Unmount(r.fs.Dir, 0); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Mount(bind, r.fs.Dir, "", unix.MS_BIND, ""); err != nil {
+			t.Error(err)
+		}
+	})
+	for range 3 {
+		for _, entry := range w.entries {
+			entry.resolved = time.Time{}
+		}
+		if err := w.once(background(), w.entries[0]); !errors.Is(err, ErrNotMounted) {
+			t.Errorf("the first entry is not mounted: %v", err)
+		}
+		if err := w.once(background(), w.entries[1]); err != nil {
+			t.Error(err)
+		}
+		if err := w.once(background(), w.entries[0]); !errors.Is(err, ErrNotMounted) {
+			t.Errorf("the first entry is not mounted: %v", err)
+		}
+		if at, err := r.tree.Of(pid); err != nil || at != second.path+"/journal-"+loop {
+			t.Errorf("the journal's thread is in %q, %v; want it with the second", at, err)
+		}
 	}
 }
