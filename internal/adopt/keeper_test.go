@@ -503,7 +503,7 @@ func TestASharedFileSystemsJournalIsInANeutralCgroup(t *testing.T) {
 }
 
 func TestAContainerThatSeesTheWholeHostIsNoUser(t *testing.T) {
-	dev, root := blockdev.Dev{Major: 7, Minor: 1}, blockdev.Dev{Major: 8, Minor: 1}
+	dev, root := blockdev.Dev{Major: 7, Minor: 1}, blockdev.Mount{Dev: blockdev.Dev{Major: 8, Minor: 1}, Root: "/"}
 	volume := "1 2 7:1 / /data rw - ext4 /dev/loop1 rw\n"
 	for text, want := range map[string]bool{
 		volume: true,
@@ -511,6 +511,17 @@ func TestAContainerThatSeesTheWholeHostIsNoUser(t *testing.T) {
 		volume + "3 2 8:1 / /host rw - ext4 /dev/sda1 rw\n":                                      false,
 		"3 2 8:1 /x /y rw - ext4 /dev/sda1 rw\n":                                                 false,
 		"":                                                                                       false,
+	} {
+		if got := uses(text, dev, root); got != want {
+			t.Errorf("%q: %t, want %t", text, got, want)
+		}
+	}
+	// The root of the host can be a directory of a file system, such as a subvolume of btrfs.
+	root.Root = "/@ root"
+	for text, want := range map[string]bool{
+		volume + "3 2 8:1 /@\\040root /host rw - btrfs /dev/sda1 rw,subvol=/@\\040root\n": false,
+		volume + "3 2 8:1 / /host rw - btrfs /dev/sda1 rw,subvol=/\n":                     false,
+		volume + "3 2 8:1 /@\\040root/etc/hosts /etc/hosts rw - btrfs /dev/sda1 rw\n":     true,
 	} {
 		if got := uses(text, dev, root); got != want {
 			t.Errorf("%q: %t, want %t", text, got, want)

@@ -27,7 +27,7 @@ func Users(dev blockdev.Dev) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	root, err := rootDevice()
+	root, err := rootMount()
 	if err != nil {
 		return nil, err
 	}
@@ -60,31 +60,34 @@ func Users(dev blockdev.Dev) ([]string, error) {
 	return users, nil
 }
 
-// rootDevice is the device of the host's root file system.
-func rootDevice() (blockdev.Dev, error) {
+// rootMount is the mount of the host's root directory.
+func rootMount() (blockdev.Mount, error) {
 	mounts, err := blockdev.Mounts()
 	if err != nil {
-		return blockdev.Dev{}, err
+		return blockdev.Mount{}, err
 	}
 	for _, mount := range slices.Backward(mounts) {
 		if mount.Point == "/" {
-			return mount.Dev, nil
+			return mount, nil
 		}
 	}
-	return blockdev.Dev{}, errors.New("nothing is mounted on /")
+	return blockdev.Mount{}, errors.New("nothing is mounted on /")
 }
 
-// uses says whether a mountinfo has a mount of the device, and no mount of the whole file
-// system of the host's root.
-func uses(mountinfo string, dev, root blockdev.Dev) bool {
+// uses says whether a mountinfo has a mount of the device, and no mount of the host's whole root
+// directory, which can be a directory of its file system, such as a subvolume.
+func uses(mountinfo string, dev blockdev.Dev, root blockdev.Mount) bool {
 	found := false
 	for line := range strings.Lines(mountinfo) {
 		fields := strings.Fields(line)
 		if len(fields) < 5 {
 			continue
 		}
-		if fields[2] == root.String() && fields[3] == "/" {
-			return false
+		if fields[2] == root.Dev.String() {
+			mount, err := blockdev.ParseMount(strings.TrimSuffix(line, "\n"))
+			if err == nil && (mount.Root == root.Root || mount.Root == "/") {
+				return false
+			}
 		}
 		found = found || fields[2] == dev.String()
 	}
