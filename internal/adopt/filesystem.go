@@ -8,6 +8,7 @@ import (
 
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/ext4"
+	"github.com/daybook-project/daybook/internal/safetext"
 )
 
 // Errors that callers distinguish.
@@ -53,7 +54,7 @@ func At(mountpoint string) (Filesystem, error) {
 			return Of(mount)
 		}
 	}
-	return Filesystem{}, fmt.Errorf("cannot adopt %s: %w: name the mount point, as in findmnt --target %s", point, ErrNotMounted, point)
+	return Filesystem{}, fmt.Errorf("cannot adopt %s: %w: name the mount point, as in findmnt --target %s", point, ErrNotMounted, safetext.Word(point))
 }
 
 // Of is the file system of a mount. The error wraps ErrUnsupported if its journal cannot

@@ -15,6 +15,7 @@ import (
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/filelock"
 	"github.com/daybook-project/daybook/internal/kernel"
+	"github.com/daybook-project/daybook/internal/safetext"
 	"github.com/daybook-project/daybook/internal/trusted"
 	"github.com/daybook-project/daybook/internal/versioned"
 	"github.com/daybook-project/daybook/volume/placement"
@@ -111,7 +112,7 @@ func refused(path string, err error) error {
 	remedy := "move it away"
 	switch why.Reason {
 	case trusted.WrongOwner, trusted.OpenToOthers:
-		remedy = fmt.Sprintf("if you have checked its content: chown root: %s && chmod go= %s", path, path)
+		remedy = fmt.Sprintf("if you have checked its content: chown root: %s && chmod go= %s", safetext.Word(path), safetext.Word(path))
 	}
 	return fmt.Errorf("%s is not used: %w, and it says which cgroups root changes; %s", path, err, remedy)
 }

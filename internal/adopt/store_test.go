@@ -143,3 +143,22 @@ func TestADirectoryOfRecordsThatOthersCouldWriteIsRefused(t *testing.T) {
 		t.Errorf("afterwards: %v, %v", names, err)
 	}
 }
+
+// The name of a disk can have a "!", which a shell takes for its history, and a path a space.
+func TestPrintedCommandsAreForAShell(t *testing.T) {
+	needs.Root(t)
+	store, err := Open(t.TempDir() + "/a b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := store.recordPath("cciss!c0d0")
+	if err := errors.Join(store.write(earlierRecord("cciss!c0d0")), os.Chmod(path, 0o666)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Read("cciss!c0d0"); err == nil || !strings.Contains(err.Error(), "chown root: '"+path+"' && chmod go= '"+path+"'") {
+		t.Error(err)
+	}
+	if _, err := At("/nonexistent/a b"); err == nil || !strings.HasSuffix(err.Error(), "findmnt --target '/nonexistent/a b'") {
+		t.Error(err)
+	}
+}
