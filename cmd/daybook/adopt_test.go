@@ -266,7 +266,7 @@ func TestAdoptRefusesWhatItCannotAdopt(t *testing.T) {
 
 func TestAdoptChecksItsConfiguration(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "adopt.yaml")
-	text := "mounts:\n  - mountpoint: srv\n    container: db1\n  - mountpoint: /srv/db2\n    weight: 0\n  - mountpoint: /srv/db2\n    cgroup: [/, x]\n  - what: is\n"
+	text := "mounts:\n  - mountpoint: srv\n    container: db1\n  - mountpoint: /srv/db2\n    weight: 0\n  - mountpoint: /srv/db2\n    cgroup: [/, x, -.slice, a--b.slice, a-b.slice]\n  - what: is\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -274,10 +274,13 @@ func TestAdoptChecksItsConfiguration(t *testing.T) {
 	if err == nil {
 		t.Error("no error")
 	}
-	for _, want := range []string{":2: mountpoint: \"srv\"", ":4: /srv/db2: want cgroup: or container:", ":5: weight of /srv/db2: \"0\"", ":6: mountpoint /srv/db2 is in line 4", ":7: cgroup: /: the root cgroup", ":7: cgroup: \"x\"", ":8: unknown key what"} {
+	for _, want := range []string{":2: mountpoint: \"srv\"", ":4: /srv/db2: want cgroup: or container:", ":5: weight of /srv/db2: \"0\"", ":6: mountpoint /srv/db2 is in line 4", ":7: cgroup: /: the root cgroup", ":7: cgroup: \"x\"", ":7: cgroup: \"-.slice\" is no name", ":7: cgroup: \"a--b.slice\" is no name", ":8: unknown key what"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%s lacks %q", out, want)
 		}
+	}
+	if strings.Contains(out, "a-b.slice") {
+		t.Errorf("a slice is refused: %s", out)
 	}
 	if err := os.WriteFile(file, []byte("mounts:\n  - mountpoint: /srv/db1\n    container: [db1, db2]\n    weight: 300\n"), 0o600); err != nil {
 		t.Fatal(err)

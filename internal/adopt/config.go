@@ -10,6 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/daybook-project/daybook/internal/configfile"
+	"github.com/daybook-project/daybook/internal/systemd"
 )
 
 // DefaultConfig is the configuration of the unit daybook-adopt.service.
@@ -112,7 +113,8 @@ func CheckCgroup(path string) error {
 	case path == "/":
 		return errors.New("/: the root cgroup is where the kernel starts the threads")
 	case strings.HasSuffix(path, ".slice") && !strings.Contains(path, "/"):
-		return nil
+		_, err := systemd.SliceCgroup(path)
+		return err
 	case !filepath.IsAbs(path), filepath.Clean(path) != path, strings.ContainsAny(path, "\x00\n"):
 		return fmt.Errorf("%q: want a path below the mount point of the hierarchy, such as /system.slice/postgresql.service, or the name of a slice", path)
 	}
