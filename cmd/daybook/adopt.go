@@ -103,6 +103,8 @@ func (f *adoptFlags) run(cmd *cobra.Command, args []string) error {
 		return usageError{errors.New("MOUNTPOINT is empty: want a path, such as /srv/db1")}
 	}
 	switch {
+	case !filepath.IsAbs(f.stateDir): // its guardian has another working directory
+		return usageError{fmt.Errorf("--state-dir %q: want an absolute path, such as %s", f.stateDir, adopt.DefaultStateDir)}
 	case f.json && !f.list:
 		return usageError{errors.New("--json goes with --list")}
 	case f.all && !f.release:

@@ -254,6 +254,9 @@ func TestAdoptRefusesWhatItCannotAdopt(t *testing.T) {
 		{[]string{"--release"}, exitUsage, "MOUNTPOINT or --all"},
 		{[]string{"--list", "--weight", "0"}, exitUsage, "goes with --json"},
 		{[]string{"--json"}, exitUsage, "goes with --list"},
+		{[]string{"/mnt", "--cgroup", "/x", "--state-dir", "state"}, exitUsage, "want an absolute path"},
+		{[]string{"--release", "/mnt", "--state-dir", "state"}, exitUsage, "want an absolute path"},
+		{[]string{"--list", "--state-dir", ""}, exitUsage, "want an absolute path"},
 		{[]string{"--list", "/mnt"}, exitUsage, "goes with --json"},
 		{[]string{"/mnt", "--config", "x.yaml"}, exitUsage, "--config names"},
 	} {
