@@ -13,6 +13,7 @@ import (
 	"github.com/daybook-project/daybook/internal/adopt"
 	"github.com/daybook-project/daybook/internal/configfile"
 	"github.com/daybook-project/daybook/internal/control"
+	"github.com/daybook-project/daybook/internal/serve"
 )
 
 // Placements of journals of volumes that one pod uses.
@@ -150,7 +151,12 @@ func (r *reader) read(file document) {
 		c.Interval = interval
 	}
 	if !file.Metrics.IsZero() {
-		c.Metrics, _ = r.Scalar(file.Metrics)
+		var line int
+		if c.Metrics, line = r.Scalar(file.Metrics); c.Metrics != "" {
+			if _, err := serve.ListenAddress(c.Metrics); err != nil {
+				r.Refuse(line, "metrics: %v", err)
+			}
+		}
 	}
 	r.truth("account", file.Account, &c.Account)
 	r.truth("waits", file.Waits, &c.Waits)
