@@ -9,7 +9,10 @@ import (
 	"time"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/blockdev/blockdevtest"
+	"github.com/daybook-project/daybook/internal/cgroup"
 	"github.com/daybook-project/daybook/internal/control"
+	"github.com/daybook-project/daybook/internal/ext4test"
 	"github.com/daybook-project/daybook/internal/kernel"
 )
 
@@ -81,5 +84,61 @@ func TestTheLargestWeightIsThatWithoutCorrections(t *testing.T) {
 	thread := r.store().thread(&Record{Name: "a"}, r.log())
 	if thread.Uncorrected == nil {
 		t.Error("a placement does not look for corrections")
+	}
+}
+
+// A container can have file systems on several disks. Its weight on one says nothing of that on
+// another.
+func TestTheWeightsOfAContainerOnTwoDisksAreRestored(t *testing.T) {
+	r := newRig(t)
+	c := r.container("db")
+	one := r.weighted()
+	f := r.filesystem()
+	other := ext4test.New(t, ext4test.Options{Image: "other"})
+	if err := blockdevtest.SetScheduler(t, other.Disk.Disk, blockdev.BFQ); err != nil {
+		t.Fatal(err)
+	}
+	two, err := r.tree.Weights(other.Disk.Dev, blockdev.BFQ)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := At(other.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := two.Set(c.path, 50); err != nil { // the user's
+		t.Fatal(err)
+	}
+	want := func(when string, first, second uint64) {
+		t.Helper()
+		for weights, want := range map[*cgroup.Weights]uint64{one: first, two: second} {
+			if now, err := weights.Get(c.path); err != nil || now.Effective() != want {
+				t.Errorf("%s: weight %+v, %v; want %d", when, now, err, want)
+			}
+		}
+	}
+	before, err := one.Get(c.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want("before", before.Effective(), 50)
+	k := r.keeper()
+	for _, order := range [][2]Filesystem{{f, g}, {g, f}} {
+		for _, next := range order {
+			weight := uint64(300)
+			if next == g {
+				weight = 400
+			}
+			r.keep(k, Wanted{Filesystem: next, Cgroup: c.path, Weight: weight})
+		}
+		want("both are placed", 300, 400)
+		if err := k.Release(background(), f.Name); err != nil {
+			t.Fatal(err)
+		}
+		want("one is released", before.Effective(), 400)
+		if err := k.Release(background(), g.Name); err != nil {
+			t.Fatal(err)
+		}
+		want("both are released", before.Effective(), 50)
 	}
 }

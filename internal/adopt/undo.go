@@ -22,7 +22,7 @@ func (s Store) thread(r *Record, log *slog.Logger) placement.Thread {
 		Name: r.Name, State: &r.Placed, Weight: r.Weight,
 		PID:        func() (int, error) { pid, _, err := f.threads(); return pid, err },
 		Disk:       func() (blockdev.Disk, error) { return blockdev.Host.LookupDev(f.Dev) },
-		Neighbours: neighbours{s}, Uncorrected: control.HostOriginals().Weight, Log: log,
+		Neighbours: neighbours{s, f.Dev}, Uncorrected: control.HostOriginals().Weight, Log: log,
 	}
 	if f.inMemory() { // jbd2 has one thread, and to look for more reads all processes
 		thread.Workers = func() ([]int, error) { _, workers, err := f.threads(); return workers, err }
