@@ -40,7 +40,7 @@ type Identity struct {
 	ID string
 	// Name is the displayed name: the container's name,
 	// "namespace/pod/container" for Kubernetes, else the ID, cut to 12 digits,
-	// or the path.
+	// or the path. Before a name that a user chose is "user-UID/".
 	Name string
 	// Root is the path of the container's topmost cgroup, which has its weight;
 	// the path itself for a plain cgroup.
@@ -79,6 +79,9 @@ func (i Identity) RuntimeLabel() string {
 // is the outermost: the one that this host runs.
 func Identify(cgroupPath string) Identity {
 	i := identify(path.Clean("/" + cgroupPath))
+	if user, ok := userOf(i.Root); ok && (i.Runtime == LXC || i.Runtime == Machine) {
+		i.Name = user + "/" + i.Name // chosen by the user, as of Podman: see lookupOf
+	}
 	i.Name = printable(i.Name)
 	return i
 }

@@ -152,6 +152,7 @@ func (r *Resolver) refresh() {
 
 func (r *Resolver) resolve(cgroupPath string) Identity {
 	i := Identify(cgroupPath)
+	_, users := userOf(i.Root)
 	switch {
 	case i.IsContainer():
 		if isID(i.ID) {
@@ -159,11 +160,11 @@ func (r *Resolver) resolve(cgroupPath string) Identity {
 		}
 		if i.PodUID != "" && i.Pod != "" {
 			r.pods[i.PodUID] = facts{pod: i.Pod, namespace: i.Namespace}
-		} else if pod, ok := r.pods[i.PodUID]; ok {
+		} else if pod, ok := r.pods[i.PodUID]; ok && !users {
 			i.Pod, i.Namespace = pod.pod, pod.namespace
 		}
 	case i.Runtime == Kubernetes:
-		if pod, ok := r.pods[i.PodUID]; ok {
+		if pod, ok := r.pods[i.PodUID]; ok && !users {
 			i.Pod, i.Namespace, i.Name = pod.pod, pod.namespace, pod.namespace+"/"+pod.pod
 		}
 	default:
@@ -176,6 +177,14 @@ func (r *Resolver) resolve(cgroupPath string) Identity {
 
 // describe adds the known facts of a container by its ID.
 func (s *sources) describe(i Identity) Identity {
+	if i.Runtime == Podman {
+		if f, ok := s.rootless.lookupOf(i.Root, i.ID); ok {
+			return f.apply(i)
+		}
+	}
+	if _, ok := userOf(i.Root); ok {
+		return i // the ID can be that of another's container
+	}
 	if i.Runtime == Docker || i.Runtime == OCI || i.Runtime == Kubernetes {
 		if f, ok := s.docker.lookup(i.ID); ok {
 			return f.apply(i)
@@ -183,11 +192,6 @@ func (s *sources) describe(i Identity) Identity {
 	}
 	if i.Runtime == Podman || i.Runtime == CRIO || i.Runtime == OCI || i.Runtime == Kubernetes {
 		if f, ok := s.storage.lookup(i.ID); ok {
-			return f.apply(i)
-		}
-	}
-	if i.Runtime == Podman {
-		if f, ok := s.rootless.lookupOf(i.Root, i.ID); ok {
 			return f.apply(i)
 		}
 	}

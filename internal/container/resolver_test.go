@@ -312,3 +312,27 @@ func TestAUsersRuncNamesOnlyThatUsersCgroups(t *testing.T) {
 	h.wants(service, Identity{Runtime: Systemd, ID: "postgresql.service", Name: "postgresql.service", Root: service})
 	h.wants("/user.slice/user-42.slice/x", Identity{Name: "/user.slice/user-42.slice/x", Root: "/user.slice/user-42.slice/x"})
 }
+
+// A user may make any cgroup below the own slice, also one that looks like a container of root: with
+// the ID of one, which all can read, or with a name at will.
+func TestAUserCannotTakeTheNameOfAContainer(t *testing.T) {
+	h := newHost(t)
+	h.put("docker/containers/"+id+"/config.v2.json", `{"Name":"/db"}`)
+	h.put("storage/overlay-containers/containers.json", `[{"id":"`+id+`","names":["db"]}]`)
+	h.put("containerd/default/"+id+"/config.json", `{"annotations":{"nerdctl/name":"db"}}`)
+	const own = "/user.slice/user-4242.slice/user@4242.service/"
+	for scope, runtime := range map[string]string{"docker-": Docker, "libpod-": Podman, "nerdctl-": Containerd, "x-": OCI} {
+		root := own + scope + id + ".scope"
+		h.wants(root+"/inner", Identity{Runtime: runtime, ID: id, Name: short, Root: root})
+	}
+	h.wants(own+"lxc.payload.db", Identity{Runtime: LXC, ID: "db", Name: "user-4242/db", Root: own + "lxc.payload.db"})
+	h.wants(own+"lxc/db", Identity{Runtime: LXC, ID: "db", Name: "user-4242/db", Root: own + "lxc/db"})
+	h.wants(own+"machine.slice/machine-db.scope", Identity{Runtime: Machine, ID: "db", Name: "user-4242/db", Root: own + "machine.slice/machine-db.scope"})
+	h.wants("/user.slice/user-0.slice/session-1.scope/lxc.payload.db", Identity{Runtime: LXC, ID: "db", Name: "db", Root: "/user.slice/user-0.slice/session-1.scope/lxc.payload.db"})
+	h.wants("/docker/"+id, Identity{Runtime: Docker, ID: id, Name: "db", Root: "/docker/" + id})
+	h.put("docker/containers/"+other+"/config.v2.json", `{"Name":"/k8s_nginx_web-0_shop_`+uid+`_3"}`)
+	h.Resolve("/kubepods/pod" + uid + "/" + other)
+	h.later(1)
+	h.wants("/kubepods/pod"+uid, Identity{Runtime: Kubernetes, ID: uid, PodUID: uid, Pod: "web-0", Namespace: "shop", Name: "shop/web-0", Root: "/kubepods/pod" + uid})
+	h.wants(own+"kubepods/pod"+uid, Identity{Runtime: Kubernetes, ID: uid, PodUID: uid, Name: "pod " + uid, Root: own + "kubepods/pod" + uid})
+}

@@ -86,6 +86,15 @@ func isOf(uid uint32, cgroupPath string) bool {
 	return strings.HasPrefix(cgroupPath, "/user.slice/"+userName(uid)+".slice/")
 }
 
+// userOf is the user whose manager has a cgroup, and who may make any cgroup there; ok is false
+// if none but root may.
+func userOf(cgroupPath string) (user string, ok bool) {
+	rest, _ := strings.CutPrefix(cgroupPath, "/user.slice/")
+	user, rest, _ = strings.Cut(rest, ".slice/")
+	uid, ok := strings.CutPrefix(user, "user-")
+	return user, ok && uid != "0" && strings.HasPrefix(rest, "user@"+uid+".service/")
+}
+
 // clean makes a name suitable for a table: printable, and cut if it is too
 // long.
 func clean(name string) string {
