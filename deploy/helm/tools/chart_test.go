@@ -230,9 +230,24 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		"a placement":     {"config": map[string]any{"placement": "root"}},
 		"a relative path": {"kubeletDir": "var"},
 		"a share":         {"metrics": map[string]any{"prometheusRule": map[string]any{"shareOff": 2}}},
+		// With these the agent would end at its start.
+		"a short interval":        {"config": map[string]any{"interval": "199ms"}},
+		"a long interval":         {"config": map[string]any{"interval": "31s"}},
+		"a long interval in ms":   {"config": map[string]any{"interval": "30001ms"}},
+		"no interval":             {"config": map[string]any{"interval": "0s"}},
+		"waits without account":   {"config": map[string]any{"waits": true, "account": false}},
+		"control without account": {"config": map[string]any{"control": map[string]any{"devices": []any{"sda"}}, "account": false}},
 	} {
 		if _, err := render(chart, values); err == nil {
 			t.Errorf("%s was rendered", name)
+		}
+	}
+	for _, config := range []map[string]any{
+		{"interval": "200ms"}, {"interval": "999ms"}, {"interval": "1000ms"}, {"interval": "30000ms"}, {"interval": "1s"}, {"interval": "30s"},
+		{"account": false}, {"waits": true}, {"control": map[string]any{"devices": []any{"sda"}}},
+	} {
+		if _, err := render(chart, map[string]any{"config": config}); err != nil {
+			t.Errorf("%v: %v", config, err)
 		}
 	}
 }
