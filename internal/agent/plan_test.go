@@ -37,9 +37,12 @@ func TestVolumesOfPodsAreRecognisedByTheirMountPoints(t *testing.T) {
 		}
 	}
 	mounts := []blockdev.Mount{
-		{Dev: blockdev.Dev{Major: 7}, Type: "xfs", Point: dir + "kubernetes.io~csi/pvc-1/mount"},
-		{Dev: blockdev.Dev{Minor: 40}, Type: "ext4", Point: dir + "kubernetes.io~csi/pvc-2/mount"},
-		{Dev: blockdev.Dev{Major: 7}, Type: "ext4", Point: dir + "kubernetes.io~csi/pvc-3/mount"},
+		{Dev: blockdev.Dev{Major: 7}, Root: "/", Type: "xfs", Point: dir + "kubernetes.io~csi/pvc-1/mount"},
+		{Dev: blockdev.Dev{Minor: 40}, Root: "/", Type: "ext4", Point: dir + "kubernetes.io~csi/pvc-2/mount"},
+		{Dev: blockdev.Dev{Major: 7}, Root: "/", Type: "ext4", Point: dir + "kubernetes.io~csi/pvc-3/mount"},
+		// Directories of the node's own file system: its journal is no pod's.
+		{Dev: blockdev.Dev{Major: 8}, Root: "/var/lib/csi-hostpath-data/1", Type: "ext4", Point: dir + "kubernetes.io~csi/pvc-4/mount"},
+		{Dev: blockdev.Dev{Major: 8}, Root: "/opt/local-path/pv-5", Type: "ext4", Point: dir + "kubernetes.io~local-volume/pv-5"},
 	}
 	if got := volumesOf(mounts, "/var/lib/kubelet"); len(got) != 1 || got[0].Name != "pvc-3" || got[0].PodUID != uidA {
 		t.Errorf("%+v", got)

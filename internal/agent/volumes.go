@@ -8,7 +8,7 @@ import (
 	"github.com/daybook-project/daybook/internal/blockdev"
 )
 
-// plugins are the directories of volume plugins of the kubelet whose volumes are file
+// plugins are the directories of volume plugins of the kubelet whose volumes can be file
 // systems of their own. The volume of a CSI driver is mounted on "mount" in its directory.
 var plugins = map[string]string{"kubernetes.io~csi": "mount", "kubernetes.io~local-volume": ""}
 
@@ -24,11 +24,12 @@ type Volume struct {
 }
 
 // volumesOf finds the volumes of pods among the mounts of a host, below the names that the
-// kubelet's directory has.
+// kubelet's directory has. A directory of a file system, such as one of the node's own, has no
+// journal of its own, and is none.
 func volumesOf(mounts []blockdev.Mount, kubeletDirs ...string) []Volume {
 	var all []Volume
 	for _, mount := range mounts {
-		if mount.Dev.Major == 0 || !slices.Contains(fileSystems, mount.Type) {
+		if mount.Dev.Major == 0 || mount.Root != "/" || !slices.Contains(fileSystems, mount.Type) {
 			continue
 		}
 		for _, dir := range kubeletDirs {
