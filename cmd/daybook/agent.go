@@ -71,8 +71,11 @@ The configuration is YAML; all keys are optional:
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("check-config") {
 				return checkConfigFile(cmd, checkConfig, func(file io.Reader) (wrong, notes []configfile.Problem, err error) {
-					_, err = agent.ReadConfig(file, checkConfig)
-					return nil, nil, err
+					config, err := agent.ReadConfig(file, checkConfig)
+					if _, address := metricsAddress(config); err == nil && address != nil {
+						wrong = append(wrong, configfile.Problem{Text: address.Error()})
+					}
+					return wrong, nil, err
 				})
 			}
 			log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
@@ -101,6 +104,18 @@ func readAgentConfig(path string) (agent.Config, error) {
 	return agent.ReadConfig(file, path)
 }
 
+// metricsAddress is the address of the metrics; "" if there are none.
+func metricsAddress(config agent.Config) (string, error) {
+	if config.Metrics == "" {
+		return "", nil
+	}
+	address, err := serve.ListenAddress(config.Metrics)
+	if err != nil {
+		return "", fmt.Errorf("metrics: %w", err)
+	}
+	return address, nil
+}
+
 // runAgent runs the placement and the account or the control until one fails or ctx ends.
 func runAgent(ctx context.Context, path string, log *slog.Logger) (err error) {
 	config, err := readAgentConfig(path)
@@ -119,9 +134,9 @@ func runAgent(ctx context.Context, path string, log *slog.Logger) (err error) {
 		o.metrics = serve.NewMetrics(serve.DefaultMaxContainers)
 	}
 	if config.Metrics != "" {
-		listen, err := serve.ListenAddress(config.Metrics)
+		listen, err := metricsAddress(config)
 		if err != nil {
-			return usageError{fmt.Errorf("metrics: %w", err)}
+			return usageError{err}
 		}
 		pools := poolFlags{}
 		if o.server, err = serve.Start(listen, buildVersion(), o.metrics, a, pools.collector()); err != nil {

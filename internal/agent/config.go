@@ -13,7 +13,6 @@ import (
 	"github.com/daybook-project/daybook/internal/adopt"
 	"github.com/daybook-project/daybook/internal/configfile"
 	"github.com/daybook-project/daybook/internal/control"
-	"github.com/daybook-project/daybook/internal/serve"
 )
 
 // Placements of journals of volumes that one pod uses.
@@ -151,12 +150,7 @@ func (r *reader) read(file document) {
 		c.Interval = interval
 	}
 	if !file.Metrics.IsZero() {
-		var line int
-		if c.Metrics, line = r.Scalar(file.Metrics); c.Metrics != "" {
-			if _, err := serve.ListenAddress(c.Metrics); err != nil {
-				r.Refuse(line, "metrics: %v", err)
-			}
-		}
+		c.Metrics, _ = r.Scalar(file.Metrics)
 	}
 	r.truth("account", file.Account, &c.Account)
 	r.truth("waits", file.Waits, &c.Waits)

@@ -208,9 +208,6 @@ what: is
 	if _, err := ReadConfig(strings.NewReader("account: false\nwaits: true\n"), "x"); err == nil || !strings.Contains(err.Error(), "line 2") {
 		t.Errorf("waits without the account: %v", err)
 	}
-	if _, err := ReadConfig(strings.NewReader("interval: 1s\nmetrics: 9435x\n"), "x"); err == nil || !strings.Contains(err.Error(), "line 2: metrics: \"9435x\" has no port number") {
-		t.Errorf("an address that is none: %v", err)
-	}
 	if _, err := ReadConfig(strings.NewReader("control: {devicess: [sda]}\n"), "x"); err == nil || !strings.Contains(err.Error(), "line 1") {
 		t.Errorf("an unknown key of control: %v", err)
 	}
