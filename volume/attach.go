@@ -101,6 +101,9 @@ func (p *Pool) attach(ctx context.Context, name string, o AttachOptions, again a
 	if err := v.guardTarget(ctx, o.Target); err != nil {
 		return Status{}, err
 	}
+	if _, err := v.finishExchange(); err != nil {
+		return Status{}, err
+	}
 	if err := v.checkBlocks(ctx); err != nil {
 		return Status{}, err
 	}

@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"slices"
@@ -166,6 +167,51 @@ var crashes = []crash{
 		order: order{Operation: "resize", Size: testBytes * 3 / 2}, existed: true, after: sizeIsWhole,
 		steps: []string{"resizing"},
 	},
+	{
+		name: "receive a longer volume", prepare: receiveChange(3 * testBytes), order: order{Operation: "receive"}, existed: true,
+		steps: []string{"work", "received", "renamed", "exchanged"}, after: changeIsWhole,
+	},
+	{
+		name: "receive a shorter volume", prepare: receiveChange(testBytes * 3 / 2), order: order{Operation: "receive"}, existed: true,
+		steps: []string{"work", "received", "shorter recorded", "renamed", "exchanged"}, after: changeIsWhole,
+	},
+}
+
+// receiveChange prepares a volume that was received, and the stream with a change of its size.
+func receiveChange(size uint64) func(r *rig, name string) {
+	return func(r *rig, name string) {
+		from := name + "-from"
+		r.keep(from, CreateOptions{SizeBytes: 2 * testBytes})
+		r.snapshot(from, "s0")
+		if _, err := r.pool.Receive(r.t.Context(), name, bytes.NewReader(r.send(from, "s0", "")), ReceiveOptions{}); err != nil {
+			r.t.Fatal(err)
+		}
+		if _, err := r.pool.Resize(r.t.Context(), from, size, ResizeOptions{}); err != nil {
+			r.t.Fatal(err)
+		}
+		r.snapshot(from, "s1")
+		if err := os.WriteFile(r.stream(), r.send(from, "s1", "s0"), 0o600); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+}
+
+// stream is the file with the stream of receiveChange.
+func (r *rig) stream() string { return filepath.Join(filepath.Dir(r.pool.dir), "stream") }
+
+// changeIsWhole: the change was received completely, or can be received again.
+func changeIsWhole(r *rig, name string) {
+	sizeIsWhole(r, name)
+	in, err := os.Open(r.stream())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer func() { _ = in.Close() }()
+	before := r.inspect(name)
+	if _, err := r.pool.Receive(r.t.Context(), name, in, ReceiveOptions{}); (err == nil) != (before.SizeBytes == 2*testBytes) {
+		r.t.Errorf("a volume of %d bytes receives the change: %v", before.SizeBytes, err)
+	}
+	sizeIsWhole(r, name)
 }
 
 func keepOnDevice(r *rig, name string) { r.keep(name, CreateOptions{Device: r.device}) }
@@ -253,6 +299,9 @@ func (r *rig) begin(c crash) (name string, o order) {
 	o.Name, o.KillAt = name, -1
 	if c.onDevice {
 		o.Device = r.device
+	}
+	if o.Operation == "receive" {
+		o.Stream = r.stream()
 	}
 	if o.Attach.Target == "" {
 		o.Attach.Target = r.target(name)

@@ -67,6 +67,9 @@ func (v *held) ready(ctx context.Context) error {
 			return err
 		}
 	}
+	if _, err := v.finishExchange(); err != nil {
+		return err
+	}
 	if err := v.blocks().Check(ctx); err != nil || v.record.Attachment != nil {
 		return err
 	}

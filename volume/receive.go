@@ -251,12 +251,12 @@ func (p *Pool) changeWork(ctx context.Context, now, then uint64) (work, error) {
 }
 
 // exchange replaces a volume's image. At each moment the image is at least as long as
-// recorded.
+// recorded. If it is longer, finishExchange corrects the record.
 func (v *held) exchange(ctx context.Context, header stream.Header, next string) error {
 	name, before := v.record.Name, v.record.SizeBytes
 	v.record.SizeBytes, v.record.Origin = header.SizeBytes, header.Record(name).Origin
 	if v.record.SizeBytes < before {
-		if err := v.write(); err != nil {
+		if err := v.pool.step(ctx, "shorter recorded", func(context.Context) error { return v.write() }); err != nil {
 			return err
 		}
 	}
@@ -265,4 +265,24 @@ func (v *held) exchange(ctx context.Context, header stream.Header, next string) 
 		return err
 	}
 	return v.write() // and syncs the directory
+}
+
+// finishExchange gives the record of a detached volume the length of its image, after an
+// exchange that was interrupted: then the image is longer than recorded, and it is the
+// whole old or new one.
+func (v *held) finishExchange() (finished bool, err error) {
+	if !v.record.InPool() || v.record.Attachment != nil || v.record.Resize != 0 {
+		return false, nil
+	}
+	info, err := os.Stat(v.blocks().Node())
+	if err != nil || !info.Mode().IsRegular() {
+		return false, nil // blocks().Check reports it
+	}
+	bytes := uint64(info.Size())
+	if bytes <= v.record.SizeBytes || CheckSize(bytes) != nil {
+		return false, nil
+	}
+	v.pool.log.Info("a receive was interrupted: the volume has the length of its image", "volume", v.record.Name, "size_bytes", bytes)
+	v.record.SizeBytes = bytes
+	return true, v.write()
 }

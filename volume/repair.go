@@ -113,7 +113,7 @@ func (p *Pool) repair(ctx context.Context, name string, deadline time.Time) (did
 	}
 	r := &repairing{held: &held{pool: p, record: record, lock: l}}
 	for _, step := range []func(context.Context) error{
-		r.check, r.resize, r.attachment, r.target, r.memory, r.journal,
+		r.check, r.resize, r.attachment, r.length, r.target, r.memory, r.journal,
 	} {
 		if err := step(ctx); err != nil {
 			return nil, err
@@ -172,6 +172,15 @@ func (r *repairing) attachment(ctx context.Context) (err error) {
 	}
 	if memory != nil && r.record.JournalMemory == nil {
 		r.report("the journal is on the disk: its move was interrupted")
+	}
+	return err
+}
+
+// length corrects the recorded size after a receive.
+func (r *repairing) length(context.Context) error {
+	finished, err := r.finishExchange()
+	if finished {
+		r.report("receive was interrupted: %d bytes", r.record.SizeBytes)
 	}
 	return err
 }

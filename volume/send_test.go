@@ -158,6 +158,26 @@ func TestAChangeOfSizeIsReceived(t *testing.T) {
 	r.wantFiles(copied, want)
 }
 
+// A receive that was killed just before or after it replaced the image leaves a record with a
+// size below the image's. Without a repair, a snapshot would keep only a part of the image.
+func TestTheNextOperationCorrectsTheSizeAfterAnInterruptedReceive(t *testing.T) {
+	r := newRig(t)
+	for what, next := range map[string]func(name string){
+		"attach":   func(name string) { r.attach(name, AttachOptions{Placement: PlaceNone}) },
+		"snapshot": func(name string) { r.snapshot(name, "s") },
+	} {
+		name := r.name(what)
+		r.create(name, CreateOptions{SizeBytes: 2 * testBytes})
+		record := r.inspect(name).Record
+		record.SizeBytes = testBytes
+		if err := r.pool.files.Write(record); err != nil {
+			t.Fatal(err)
+		}
+		next(name)
+		r.wantSize(name, 2*testBytes)
+	}
+}
+
 func TestAStreamThatIsNotWholeLeavesNothing(t *testing.T) {
 	r := newRig(t)
 	name := r.name("db")

@@ -51,6 +51,8 @@ type order struct {
 	Size      uint64
 	Provision Provision
 	Mode      os.FileMode
+	// Stream is the file with the stream that is received.
+	Stream string
 	// KillAt is the step, counted from 0, at which the victim kills itself;
 	// below 0 it does not.
 	KillAt int
@@ -124,6 +126,15 @@ var operations = map[string]func(context.Context, *Pool, order) error{
 	},
 	"clone": func(ctx context.Context, p *Pool, o order) error {
 		_, err := p.Clone(ctx, o.Name, "", o.Name+"-clone", CloneOptions{MaxFreeze: 10 * time.Minute, JournalMemory: o.JournalMemory})
+		return err
+	},
+	"receive": func(ctx context.Context, p *Pool, o order) error {
+		in, err := os.Open(o.Stream)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = in.Close() }()
+		_, err = p.Receive(ctx, o.Name, in, ReceiveOptions{})
 		return err
 	},
 	"move journal": func(ctx context.Context, p *Pool, o order) error {
