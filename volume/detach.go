@@ -12,6 +12,7 @@ import (
 
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/ext4"
+	"github.com/daybook-project/daybook/internal/safetext"
 	"github.com/daybook-project/daybook/volume/internal/backing"
 	"github.com/daybook-project/daybook/volume/internal/cause"
 	"github.com/daybook-project/daybook/volume/internal/mountpoint"
@@ -140,7 +141,7 @@ func (v *held) checkDetachable(devices []backing.Device) error {
 		image := v.pool.files.Image(v.record.Name)
 		if _, err := os.Lstat(image); device.Loop != nil && errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("it is %w: its image was removed while it was attached, and without the mount its data are lost; stop its users and save them: cp --sparse=always %s %s",
-				ErrCorrupt, device.Node, image)
+				ErrCorrupt, device.Node, safetext.Word(image))
 		}
 		mounts, err := blockdev.MountsOf(device.Dev)
 		if err != nil {

@@ -90,3 +90,10 @@ func TestAFileSystemWithErrorsIsAProblem(t *testing.T) {
 	wantProblem("repaired", "")
 	r.detach(name)
 }
+
+func TestTheCommandForAMissingMountIsForAShell(t *testing.T) {
+	s := Persistence{Target: "/no such disk/db1", ParentMount: "/no such disk"}
+	if err := checkParentMounted(s); err == nil || !strings.HasSuffix(err.Error(), "(findmnt --fstab '/no such disk')") {
+		t.Error(err)
+	}
+}

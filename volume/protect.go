@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/daybook-project/daybook/internal/safetext"
 	"github.com/daybook-project/daybook/volume/internal/mountpoint"
 	"github.com/daybook-project/daybook/volume/operation"
 )
@@ -121,7 +122,7 @@ func (v *held) unprotect(ctx context.Context) error {
 func (v *held) clearFlag() {
 	s := v.record.Persist
 	if err := clearProtection(s); err != nil {
-		v.pool.log.Warn("the mount point stays immutable: clear its flag with chattr -i "+s.Target,
+		v.pool.log.Warn("the mount point stays immutable: clear its flag with chattr -i "+safetext.Word(s.Target),
 			"volume", v.record.Name, "target", s.Target, "why", err)
 	}
 }
@@ -174,5 +175,5 @@ func checkParentMounted(s Persistence) error {
 	}
 	parent := filepath.Dir(s.Target)
 	return fmt.Errorf("%w mount point %s: the file system of %s %w: mount it on %s (findmnt --fstab %s)",
-		ErrInvalid, s.Target, parent, errParentUnmounted, s.ParentMount, s.ParentMount)
+		ErrInvalid, s.Target, parent, errParentUnmounted, s.ParentMount, safetext.Word(s.ParentMount))
 }

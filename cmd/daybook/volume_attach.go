@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/daybook-project/daybook/internal/safetext"
 	"github.com/daybook-project/daybook/internal/top"
 	"github.com/daybook-project/daybook/volume"
 )
@@ -147,7 +148,7 @@ func containerPlace(s volume.Status) string {
 	if s.JBD2PID == 0 || s.Attachment == nil || s.Attachment.Placement != volume.PlaceParent {
 		return ""
 	}
-	return fmt.Sprintf("; the container's place: --cgroup-parent %s", top.Safe(s.Attachment.ParentName()))
+	return fmt.Sprintf("; the container's place: --cgroup-parent %s", safetext.Word(top.Safe(s.Attachment.ParentName())))
 }
 
 func attachedText(s volume.Status) string {

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/safetext"
 )
 
 // MountOptions configure [Mount].
@@ -128,7 +129,7 @@ func Unmount(ctx context.Context, directory string) error {
 		case !errors.Is(err, unix.EBUSY):
 			return fmt.Errorf("cannot unmount %s: %w", directory, err)
 		case time.Now().After(deadline):
-			return fmt.Errorf("cannot unmount %s: %w: some process works in it (see fuser -vm %s)", directory, ErrBusy, directory)
+			return fmt.Errorf("cannot unmount %s: %w: some process works in it (see fuser -vm %s)", directory, ErrBusy, safetext.Word(directory))
 		}
 		select {
 		case <-ctx.Done():

@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/daybook-project/daybook/internal/safetext"
 	"github.com/daybook-project/daybook/internal/trusted"
 )
 
@@ -211,7 +212,7 @@ func unusable(path string, err error) error {
 	}
 	remedy := "remove it"
 	if refused.Reason == trusted.OpenToOthers {
-		remedy = "run: chmod go= " + path
+		remedy = "run: chmod go= " + safetext.Word(path)
 	}
 	return fmt.Errorf("%s is not used as a lock: %w; %s", path, err, remedy)
 }

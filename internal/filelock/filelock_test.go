@@ -91,6 +91,9 @@ func TestAFileThatOthersCanOpenIsNoLock(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	if _, err := Take(filepath.Join(dir, "group's")); err == nil || !strings.HasSuffix(err.Error(), "run: chmod go= '"+dir+`/group'\''s'`) {
+		t.Errorf("the command is not for a shell: %v", err)
+	}
 	if _, err := os.Lstat(filepath.Join(dir, "elsewhere")); !errors.Is(err, fs.ErrNotExist) {
 		t.Error("a link was followed")
 	}

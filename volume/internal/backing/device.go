@@ -13,6 +13,7 @@ import (
 	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/internal/kernel"
 	"github.com/daybook-project/daybook/internal/program"
+	"github.com/daybook-project/daybook/internal/safetext"
 	"github.com/daybook-project/daybook/volume/internal/cause"
 	"github.com/daybook-project/daybook/volume/internal/filesystem"
 	"github.com/daybook-project/daybook/volume/internal/imagefile"
@@ -204,7 +205,7 @@ func CheckEmpty(ctx context.Context, node string) error {
 		return err
 	}
 	if len(found) > 0 {
-		return fmt.Errorf("%s is %w: it holds %s; to erase that: wipefs --all %s", node, cause.ErrBusy, strings.Join(found, ", "), node)
+		return fmt.Errorf("%s is %w: it holds %s; to erase that: wipefs --all %s", node, cause.ErrBusy, strings.Join(found, ", "), safetext.Word(node))
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 
+	"github.com/daybook-project/daybook/internal/safetext"
 	"github.com/daybook-project/daybook/internal/trusted"
 	"github.com/daybook-project/daybook/volume/internal/cause"
 )
@@ -25,9 +26,9 @@ func refused(path string, err error) error {
 	case trusted.SymbolicLink:
 		return fmt.Errorf("%s is %w: %w; put what it leads to in its place", path, cause.ErrUntrusted, err)
 	case trusted.WrongOwner:
-		return fmt.Errorf("%s is %w: %w, who could have written anything into it; if you have checked its content: chown root: %s", path, cause.ErrUntrusted, err, path)
+		return fmt.Errorf("%s is %w: %w, who could have written anything into it; if you have checked its content: chown root: %s", path, cause.ErrUntrusted, err, safetext.Word(path))
 	case trusted.OpenToOthers:
-		return fmt.Errorf("%s is %w: %w; if you have checked its content: chmod go-w %s", path, cause.ErrUntrusted, err, path)
+		return fmt.Errorf("%s is %w: %w; if you have checked its content: chmod go-w %s", path, cause.ErrUntrusted, err, safetext.Word(path))
 	}
 	return fmt.Errorf("%s is %w: %w", path, cause.ErrCorrupt, err)
 }

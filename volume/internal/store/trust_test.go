@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/daybook-project/daybook/internal/filetest"
+	"github.com/daybook-project/daybook/internal/trusted"
 	"github.com/daybook-project/daybook/volume/internal/cause"
 	"github.com/daybook-project/daybook/volume/records"
 )
@@ -64,5 +65,25 @@ func TestADirectoryThatALinkLeadsToIsNotLocked(t *testing.T) {
 	l.Release()
 	if info, err := os.Stat(real); err != nil || info.Mode().Perm() != 0o755 {
 		t.Errorf("it is then %v, %v; want 0755", info.Mode(), err)
+	}
+}
+
+func TestTheCommandsForAnUntrustedPathAreForAShell(t *testing.T) {
+	const path, quoted = "/srv/my pool", "'/srv/my pool'"
+	file := filepath.Join(t.TempDir(), "my file")
+	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Chmod(file, 0o606)); err != nil {
+		t.Fatal(err)
+	}
+	if err := refused(path, trusted.File.CheckPath(file)); !strings.HasSuffix(err.Error(), "chmod go-w "+quoted) {
+		t.Error(err)
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give a file to another user")
+	}
+	if err := errors.Join(os.Chmod(file, 0o600), os.Chown(file, 1000, 0)); err != nil {
+		t.Fatal(err)
+	}
+	if err := refused(path, trusted.File.CheckPath(file)); !strings.HasSuffix(err.Error(), "chown root: "+quoted) {
+		t.Error(err)
 	}
 }
