@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/filelock"
-	"github.com/daybook-project/daybook/internal/trusted"
 	"github.com/daybook-project/daybook/internal/versioned"
 	"github.com/daybook-project/daybook/volume/internal/cause"
 	"github.com/daybook-project/daybook/volume/internal/store"
@@ -91,16 +90,15 @@ func (r Registry) note(ctx context.Context, pool string) error {
 }
 
 // read returns the noted paths; none if there is no registry. The error wraps
-// ErrCorrupt if the format is wrong, or other users could have written the file. A
-// line that begins with # is from a newer Daybook; this one writes none.
+// ErrCorrupt if the format is wrong, and ErrUntrusted if other users could have written
+// the file. A line that begins with # is from a newer Daybook; this one writes none.
 func (r Registry) read() ([]string, error) {
-	text, err := trusted.Read(r.file(), records.MaxBytes)
-	var refused *trusted.Error
+	text, err := store.ReadFile(r.file())
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
-	case errors.As(err, &refused):
-		return nil, fmt.Errorf("%s is %w: %w; move it away, and name pools by --pool once", r.file(), ErrCorrupt, err)
+	case errors.Is(err, ErrCorrupt):
+		return nil, fmt.Errorf("%w; move it away, and name pools by --pool once", err)
 	case err != nil:
 		return nil, err
 	}

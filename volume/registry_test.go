@@ -129,15 +129,16 @@ func TestDamagedRegistryIsRefusedWhole(t *testing.T) {
 	for what, damage := range map[string]struct {
 		text string
 		mode os.FileMode
+		want error
 	}{
-		"cut off":           {good + "/srv/po", 0o600},
-		"relative":          {good + "pool\n", 0o600},
-		"not clean":         {good + "/srv/../etc\n", 0o600},
-		"an empty line":     {good + "\n", 0o600},
-		"too many lines":    {strings.Repeat("/a\n", MaxPools+1), 0o600},
-		"too long":          {strings.Repeat("/"+strings.Repeat("a", 4000)+"\n", 100), 0o600},
-		"writable by group": {good, 0o620},
-		"writable by all":   {good, 0o602},
+		"cut off":           {good + "/srv/po", 0o600, ErrCorrupt},
+		"relative":          {good + "pool\n", 0o600, ErrCorrupt},
+		"not clean":         {good + "/srv/../etc\n", 0o600, ErrCorrupt},
+		"an empty line":     {good + "\n", 0o600, ErrCorrupt},
+		"too many lines":    {strings.Repeat("/a\n", MaxPools+1), 0o600, ErrCorrupt},
+		"too long":          {strings.Repeat("/"+strings.Repeat("a", 4000)+"\n", 100), 0o600, ErrCorrupt},
+		"writable by group": {good, 0o620, ErrUntrusted},
+		"writable by all":   {good, 0o602, ErrUntrusted},
 	} {
 		if err := os.WriteFile(file, []byte(damage.text), 0o600); err != nil {
 			t.Fatal(err)
@@ -145,10 +146,10 @@ func TestDamagedRegistryIsRefusedWhole(t *testing.T) {
 		if err := os.Chmod(file, damage.mode); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := r.Dirs(); !errors.Is(err, ErrCorrupt) {
+		if _, err := r.Dirs(); !errors.Is(err, damage.want) {
 			t.Errorf("%s: %v", what, err)
 		}
-		if err := r.Note(t.Context(), pools[0]); !errors.Is(err, ErrCorrupt) {
+		if err := r.Note(t.Context(), pools[0]); !errors.Is(err, damage.want) {
 			t.Errorf("%s, noting: %v", what, err)
 		}
 		if text, err := os.ReadFile(file); err != nil || string(text) != damage.text {
@@ -167,11 +168,18 @@ func TestARegistryThatOthersCouldWriteIsRefused(t *testing.T) {
 	}
 	file := filepath.Join(r.StateDir, "pools")
 	filetest.EachRefused(t, file, records.MaxBytes, func(way, reason string) {
-		want := file + " is damaged: " + reason
+		why, remedy := ErrUntrusted, "if you have checked its content: ch"
+		switch reason {
+		case "it is no regular file", "it is larger than":
+			why, remedy = ErrCorrupt, "move it away, and name pools by --pool once"
+		case "it is a symbolic link":
+			remedy = "put what it leads to in its place"
+		}
+		want := file + " is " + why.Error() + ": " + reason
 		_, err := r.Dirs()
-		wantError(t, err, ErrCorrupt, want)
-		wantError(t, r.Note(t.Context(), pools[0]), ErrCorrupt, want)
-		if err != nil && !strings.Contains(err.Error(), "move it away, and name pools by --pool once") {
+		wantError(t, err, why, want)
+		wantError(t, r.Note(t.Context(), pools[0]), why, want)
+		if err != nil && !strings.Contains(err.Error(), remedy) {
 			t.Errorf("%s: what is to be done is not in %q", way, err)
 		}
 	})

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/daybook-project/daybook/internal/atomicfile"
+	"github.com/daybook-project/daybook/internal/safetext"
 	"github.com/daybook-project/daybook/internal/trusted"
 	"github.com/daybook-project/daybook/internal/versioned"
 	"github.com/daybook-project/daybook/volume"
@@ -59,8 +60,14 @@ func openUsers(pool string) (*users, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return u, nil
 	}
-	if refused := new(trusted.Error); err != nil && !errors.As(err, &refused) {
+	refused := new(trusted.Error)
+	switch {
+	case err != nil && !errors.As(err, &refused):
 		return nil, fmt.Errorf("cannot determine which container uses which volume: %w", err)
+	case refused.Reason == trusted.WrongOwner, refused.Reason == trusted.OpenToOthers:
+		// Without the file, volumes in use would be detached.
+		return nil, fmt.Errorf("cannot determine which container uses which volume: %s is %w: %w; if you have checked its content: chown root: %[4]s && chmod go-w %[4]s",
+			u.path, volume.ErrUntrusted, err, safetext.Word(u.path))
 	}
 	if err == nil {
 		u.of, u.unknown, err = parseUsers(text)
