@@ -1,10 +1,8 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
@@ -133,12 +131,10 @@ the square root of its distance; a request that follows the one before needs non
 				return explainDisk(err)
 			}
 			if asJSON {
-				encoder := json.NewEncoder(os.Stdout)
-				encoder.SetIndent("", "  ")
-				return encoder.Encode(diskJSON{created.Record(), created.DevicePath})
+				return printVolumeJSON(cmd.OutOrStdout(), diskJSON{created.Record(), created.DevicePath})
 			}
-			fmt.Println(created.DevicePath)
-			return nil
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), created.DevicePath)
+			return err
 		},
 	}
 	model.add(cmd)

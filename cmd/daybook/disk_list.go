@@ -1,17 +1,16 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/daybook-project/daybook/internal/disksim"
+	"github.com/daybook-project/daybook/internal/top"
 )
 
 func newDiskListCommand(disk *diskFlags) *cobra.Command {
@@ -52,14 +51,12 @@ func newDiskListCommand(disk *diskFlags) *cobra.Command {
 			}
 			switch {
 			case path:
-				_, err = fmt.Println(disks[0].DevicePath)
+				_, err = fmt.Fprintln(cmd.OutOrStdout(), disks[0].DevicePath)
 				return err
 			case asJSON:
-				encoder := json.NewEncoder(os.Stdout)
-				encoder.SetIndent("", "  ")
-				return encoder.Encode(map[string]any{"disks": disks})
+				return printVolumeJSON(cmd.OutOrStdout(), map[string]any{"disks": disks})
 			}
-			return writeDisks(os.Stdout, disks)
+			return writeDisks(cmd.OutOrStdout(), disks)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
@@ -83,7 +80,7 @@ func writeDisks(out io.Writer, disks []diskJSON) error {
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\n", disk.Name, device, formatBytes(disk.SizeBytes),
 			formatRate(disk.Parameters.BandwidthBytesPerSecond), formatSeconds(disk.Parameters.FullStrokeSeekSeconds),
-			formatSeconds(disk.Parameters.FlushSeconds), scheduler, data, disk.ServerPID)
+			formatSeconds(disk.Parameters.FlushSeconds), scheduler, top.Safe(data), disk.ServerPID)
 	}
 	return table.Flush()
 }

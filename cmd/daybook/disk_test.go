@@ -1,12 +1,15 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"os"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/disksim"
 	"github.com/daybook-project/daybook/internal/needs"
@@ -53,7 +56,23 @@ func TestADiskIsCreatedListedAndDeleted(t *testing.T) {
 	state := []string{"--state-dir", dir}
 	t.Cleanup(func() { _ = disksim.Delete(context.Background(), dir, "short") })
 
-	text, err := output(t, append(state, "disk", "create", "short", "--size", "64MiB", "--bandwidth", "1.5MB/s", "--seek", "3ms",
+	// Nobody reads the device of a disk that cannot be printed.
+	root := newRootCommand()
+	root.SetArgs(append(state, "disk", "create", "short", "--size", "64MiB"))
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = full.Close() }()
+	root.SetOut(full)
+	if err := root.ExecuteContext(t.Context()); !errors.Is(err, unix.ENOSPC) {
+		t.Errorf("printed to a full disk: %v", err)
+	}
+	if err := disksim.Delete(t.Context(), dir, "short"); err != nil {
+		t.Fatal(err)
+	}
+
+	text, err := execute(t, append(state, "disk", "create", "short", "--size", "64MiB", "--bandwidth", "1.5MB/s", "--seek", "3ms",
 		"--flush", "2ms", "--json")...)
 	if err != nil {
 		t.Fatal(err)
@@ -70,10 +89,10 @@ func TestADiskIsCreatedListedAndDeleted(t *testing.T) {
 	if _, err := os.Stat(created.DevicePath); err != nil {
 		t.Error(err)
 	}
-	if text, err := output(t, append(state, "disk", "list", "--path", "short")...); err != nil || strings.TrimSpace(text) != created.DevicePath {
+	if text, err := execute(t, append(state, "disk", "list", "--path", "short")...); err != nil || strings.TrimSpace(text) != created.DevicePath {
 		t.Errorf("the path is %q, %v; want %s", text, err, created.DevicePath)
 	}
-	if text, err := output(t, append(state, "disk", "list")...); err != nil || !strings.Contains(text, "short") || !strings.Contains(text, "1.5MB/s") {
+	if text, err := execute(t, append(state, "disk", "list")...); err != nil || !strings.Contains(text, "short") || !strings.Contains(text, "1.5MB/s") {
 		t.Errorf("the list is %q, %v", text, err)
 	}
 	if text, err := execute(t, append(state, "__complete", "disk", "delete", "")...); err != nil || !strings.Contains(text, "short") {
@@ -85,9 +104,17 @@ func TestADiskIsCreatedListedAndDeleted(t *testing.T) {
 	if _, err := execute(t, append(state, "disk", "delete", "--all")...); err != nil {
 		t.Error(err)
 	}
-	text, err = output(t, append(state, "disk", "list", "--json")...)
+	text, err = execute(t, append(state, "disk", "list", "--json")...)
 	var listed struct{ Disks []diskJSON }
 	if err := errors.Join(err, json.Unmarshal([]byte(text), &listed)); err != nil || len(listed.Disks) != 0 {
 		t.Errorf("after the deletion: %s, %v", text, err)
+	}
+}
+
+func TestTheFileOfADiskIsPrintedInOneLine(t *testing.T) {
+	var text bytes.Buffer
+	disks := []diskJSON{{Record: disksim.Record{Name: "a", Backing: "/srv/\x1b[2J\nb"}}}
+	if err := writeDisks(&text, disks); err != nil || !strings.Contains(text.String(), `/srv/\x1b[2J\x0ab`) || strings.Count(text.String(), "\n") != 2 {
+		t.Errorf("%q, %v", &text, err)
 	}
 }
