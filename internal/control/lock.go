@@ -87,6 +87,9 @@ func (l *Lock) takeState(path string) error {
 		_ = file.Chmod(0o600)
 	}
 	if err := filelock.CheckPrivate(file); err != nil {
+		if why := trusted.PrivateFile.Check(file); why != nil && !keepsModes(filepath.Dir(path)) {
+			err = fmt.Errorf("%s is not used as a lock: %w; its file system keeps no owners and modes, as vfat and CIFS: choose another state_dir", path, why)
+		}
 		return err
 	}
 	if err := filelock.TryLockByPID(file); err != nil {
@@ -96,6 +99,19 @@ func (l *Lock) takeState(path string) error {
 		return fmt.Errorf("cannot write to the state directory: %w; make room or choose another state_dir", err)
 	}
 	return nil
+}
+
+// keepsModes says whether a new file in a directory can be closed to other users.
+func keepsModes(dir string) bool {
+	file, err := os.CreateTemp(dir, "control-*.mode")
+	if err != nil {
+		return true // not known
+	}
+	defer func() {
+		_ = file.Close()
+		_ = os.Remove(file.Name())
+	}()
+	return trusted.PrivateFile.Check(file) == nil
 }
 
 // takeDisk takes the lock of the disk that all processes of the host share.
