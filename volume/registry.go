@@ -192,6 +192,9 @@ func (r Registry) Find(ctx context.Context, name string, options PoolOptions) (*
 		if len(all) > 0 {
 			where = "looked in " + strings.Join(all, ", ")
 		}
+		if missing, err := r.Missing(); err == nil && len(missing) > 0 {
+			where += "; these pools do not exist now, are their disks mounted? " + strings.Join(missing, ", ")
+		}
 		return nil, fmt.Errorf("volume %s %w: %s", name, ErrNotFound, where)
 	}
 	return nil, fmt.Errorf("%w: volume %s is in %d pools: %s; choose one by --pool", ErrInvalid, name, len(found), strings.Join(found, ", "))

@@ -59,6 +59,8 @@ func TestPoolsAreNotedOnceAndInOrder(t *testing.T) {
 	if found, err := r.Pools(t.Context(), PoolOptions{}); err != nil || len(found) != 2 {
 		t.Errorf("%d pools, %v; want 2", len(found), err)
 	}
+	_, err := r.Find(t.Context(), "none", PoolOptions{})
+	wantError(t, err, ErrNotFound, "; these pools do not exist now, are their disks mounted? "+pools[0].Dir())
 	if err := os.Rename(pools[0].Dir()+"-away", pools[0].Dir()); err != nil {
 		t.Fatal(err)
 	}

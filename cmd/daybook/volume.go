@@ -13,6 +13,7 @@ import (
 
 	"github.com/daybook-project/daybook/internal/account"
 	"github.com/daybook-project/daybook/internal/control"
+	"github.com/daybook-project/daybook/internal/safetext"
 	"github.com/daybook-project/daybook/volume"
 )
 
@@ -163,7 +164,7 @@ func (f *volumeFlags) note(cmd *cobra.Command, pool *volume.Pool) {
 }
 
 func (f *volumeFlags) warnNotNoted(cmd *cobra.Command, err error) {
-	fmt.Fprintf(cmd.ErrOrStderr(), "daybook: %v; commands on its volumes need --pool\n", err)
+	fmt.Fprintf(cmd.ErrOrStderr(), "daybook: %s; commands on its volumes need --pool\n", safetext.Lines(err.Error()))
 }
 
 // all opens the named pool, or all known pools. If some cannot be opened, it returns the

@@ -291,7 +291,7 @@ func printRecord(cmd *cobra.Command, pool *volume.Pool, what string, record volu
 	if record.Device != "" {
 		kind += " " + top.Safe(record.Device)
 	}
-	_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s volume %s: %s, %s, in %s\n", what, record.Name, formatBytes(record.SizeBytes), kind, pool.Dir())
+	_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s volume %s: %s, %s, in %s\n", what, record.Name, formatBytes(record.SizeBytes), kind, top.Safe(pool.Dir()))
 	if err == nil && record.JournalMemory != nil {
 		_, err = fmt.Fprintf(cmd.OutOrStdout(), "its journal: %s\n", top.Safe(memoryText(*record.JournalMemory)))
 	}

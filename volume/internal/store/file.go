@@ -8,6 +8,8 @@ import (
 	"os"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/daybook-project/daybook/internal/atomicfile"
 	"github.com/daybook-project/daybook/internal/trusted"
 	"github.com/daybook-project/daybook/volume/internal/cause"
@@ -38,9 +40,16 @@ func ReplaceText(path string, text []byte) error {
 	return nil
 }
 
-// RemoveIfThere removes a file. If it does not exist, that is no error.
+// RemoveIfThere removes a file. If it does not exist, that is no error, also on a read-only
+// file system, whose error the kernel gives without looking for the file.
 func RemoveIfThere(path string) error {
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	err := os.Remove(path)
+	if errors.Is(err, unix.EROFS) {
+		if _, statErr := os.Lstat(path); errors.Is(statErr, fs.ErrNotExist) {
+			return nil
+		}
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil
