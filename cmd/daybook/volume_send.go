@@ -67,6 +67,7 @@ the volume with --base the snapshot, and start the container on the other host.`
 			if err != nil {
 				return err
 			}
+			complete := false
 			if output != "" {
 				file, err2 := os.OpenFile(output, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 				if err2 != nil {
@@ -75,8 +76,8 @@ the volume with --base the snapshot, and start the container on the other host.`
 				out, report = file, cmd.OutOrStdout()
 				defer func() {
 					err = errors.Join(err, file.Close())
-					if err != nil {
-						_ = os.Remove(output) // an incomplete stream
+					if !complete {
+						_ = os.Remove(output)
 					}
 				}()
 			}
@@ -91,6 +92,7 @@ the volume with --base the snapshot, and start the container on the other host.`
 			if err != nil {
 				return explainVolume(err)
 			}
+			complete = true
 			if !asJSON {
 				return nil
 			}
