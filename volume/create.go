@@ -46,10 +46,10 @@ type CreateOptions struct {
 	BlockSizeBytes uint32
 	// InodeSizeBytes is ext4's, 128 to 4096 in powers of two; 0 is 256.
 	InodeSizeBytes uint32
-	// BytesPerInode sets how many inodes there are; 0 leaves it to mke2fs.
+	// BytesPerInode sets how many inodes there are, 1024 to 67108864; 0 leaves it to mke2fs.
 	BytesPerInode uint32
-	// JournalBytes is the journal's length in whole MiB; 0 leaves it to
-	// mke2fs.
+	// JournalBytes is the journal's length in whole MiB, of ext4 at least 1024 blocks; 0
+	// leaves it to mke2fs.
 	JournalBytes uint64
 	// JournalDevice is the node of a device that becomes the journal. What
 	// is on it is lost.
@@ -71,6 +71,13 @@ type CreateOptions struct {
 	// Progress is called during the writing of a full image.
 	Progress Progress
 }
+
+// Bounds of mke2fs.
+const (
+	minJournalBlocks = 1024
+	minBytesPerInode = 1024
+	maxBytesPerInode = 64 << 20
+)
 
 func (o CreateOptions) complete() (CreateOptions, error) {
 	switch {
@@ -114,6 +121,12 @@ func (o CreateOptions) complete() (CreateOptions, error) {
 	}
 	if o.JournalBytes%(1<<20) != 0 || o.Device == "" && o.JournalBytes > o.SizeBytes/2 {
 		errs = append(errs, fmt.Errorf("%w journal size: %d bytes, want whole MiB and at most half of the volume", ErrInvalid, o.JournalBytes))
+	}
+	if least := minJournalBlocks * uint64(o.BlockSizeBytes); o.FileSystem == records.Ext4 && o.JournalBytes != 0 && o.JournalBytes < least {
+		errs = append(errs, fmt.Errorf("%w journal size: %d bytes, want at least %d (%d blocks of %d)", ErrInvalid, o.JournalBytes, least, minJournalBlocks, o.BlockSizeBytes))
+	}
+	if o.BytesPerInode != 0 && (o.BytesPerInode < minBytesPerInode || o.BytesPerInode > maxBytesPerInode) {
+		errs = append(errs, fmt.Errorf("%w bytes per inode: %d, want %d to %d", ErrInvalid, o.BytesPerInode, minBytesPerInode, maxBytesPerInode))
 	}
 	if o.JournalBytes != 0 && o.JournalDevice != "" {
 		errs = append(errs, fmt.Errorf("%w: a journal size and a journal device exclude each other", ErrInvalid))
