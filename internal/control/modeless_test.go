@@ -15,7 +15,11 @@ import (
 )
 
 // modeless is a file or directory of a file system that keeps no modes, as vfat and CIFS.
-type modeless struct{ fs.LoopbackNode }
+type modeless struct{ *fs.LoopbackNode }
+
+func (m *modeless) WrapChild(_ context.Context, child fs.InodeEmbedder) fs.InodeEmbedder {
+	return &modeless{child.(*fs.LoopbackNode)}
+}
 
 func (m *modeless) Getattr(ctx context.Context, file fs.FileHandle, out *fuse.AttrOut) syscall.Errno {
 	errno := m.LoopbackNode.Getattr(ctx, file, out)
@@ -30,10 +34,7 @@ func TestAStateDirectoryWithoutModesIsSaidToBeReplaceable(t *testing.T) {
 	needs.That(t, err == nil, "/dev/fuse")
 	below, dir := t.TempDir(), t.TempDir()
 	root := &fs.LoopbackRoot{Path: below}
-	root.NewNode = func(data *fs.LoopbackRoot, _ *fs.Inode, _ string, _ *syscall.Stat_t) fs.InodeEmbedder {
-		return &modeless{fs.LoopbackNode{RootData: data}}
-	}
-	root.RootNode = root.NewNode(root, nil, "", nil)
+	root.RootNode = &modeless{&fs.LoopbackNode{RootData: root}}
 	server, err := fs.Mount(dir, root.RootNode, &fs.Options{MountOptions: fuse.MountOptions{DirectMount: true, FsName: "modeless", Name: "daybook-test"}})
 	if err != nil {
 		t.Fatal(err)

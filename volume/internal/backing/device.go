@@ -85,7 +85,7 @@ func (d device) CheckUnused() error { return CheckUnused(d.Node()) }
 func CheckUnused(node string) error {
 	err := blockdev.CheckUnused(node)
 	if errors.Is(err, blockdev.ErrBusy) {
-		return fmt.Errorf("%s is %w: a file system, swap or the device mapper has it (lsblk %s)", node, cause.ErrBusy, node)
+		return fmt.Errorf("%s is %w: a file system, swap or the device mapper has it (lsblk %s)", node, cause.ErrBusy, safetext.Word(node))
 	}
 	return err
 }
