@@ -19,8 +19,8 @@ func TestTheProposedLinesAreThoseOfIOCost(t *testing.T) {
 	if want := "259:0 ctrl=user model=linear rbps=33554432 rseqiops=8192 rrandiops=8000 wbps=30000000 wseqiops=7000 wrandiops=6000"; m.Model != want {
 		t.Errorf("model %q, want %q", m.Model, want)
 	}
-	// As long as a write of 1 MiB takes: three times that would be too slow.
-	if want := "259:0 enable=1 ctrl=user rpct=0 rlat=35000 wpct=0 wlat=35000 min=100 max=100"; m.QoS != want {
+	// Three times as long as a write of 1 MiB takes would be too slow.
+	if want := "259:0 enable=1 ctrl=user rpct=0 rlat=32000 wpct=0 wlat=32000 min=100 max=100"; m.QoS != want {
 		t.Errorf("qos %q, want %q", m.QoS, want)
 	}
 	commands := m.Commands()
@@ -43,7 +43,7 @@ func TestTheProposedModelHasAPartOfTheMeasuredRates(t *testing.T) {
 	if want := "8:0 ctrl=user model=linear rbps=12000000 rseqiops=3000 rrandiops=75 wbps=6000000 wseqiops=1500 wrandiops=1"; m.Model != want {
 		t.Errorf("model %q, want %q", m.Model, want)
 	}
-	if want := "8:0 enable=1 ctrl=user rpct=0 rlat=132000 wpct=0 wlat=132000 min=100 max=100"; m.QoS != want {
+	if want := "8:0 enable=1 ctrl=user rpct=0 rlat=32000 wpct=0 wlat=32000 min=100 max=100"; m.QoS != want {
 		t.Errorf("qos %q, want %q", m.QoS, want)
 	}
 	var text strings.Builder

@@ -11,9 +11,8 @@ import (
 const (
 	// costMissedPart is the part of the disk that a container must lack in the mean of two
 	// windows, and in the later one, or have too much, if much passes io.cost: a commit at the
-	// end of a window is repaid in the next one. In the first window the law begins from the
-	// ideal weights, so there it is costFirstPart, of that one alone.
-	costMissedPart, costFirstPart = 0.02, 0.075
+	// end of a window is repaid in the next one.
+	costMissedPart = 0.02
 	// littlePassingPart is the most hidden I/O of a container, as a part of what all do, with
 	// which weights are tried again. It is less than hiddenPart, so that the two do not
 	// alternate.
@@ -76,7 +75,8 @@ func (c *Controller) passesCost() bool {
 }
 
 // bounds are those for the windows that ended: fewer are enough where much passes io.cost. A
-// window in which a container began, or got another weight, shows nothing then. What passes
+// window in which a container began, or got another weight, shows nothing then, as the first one:
+// the law begins from the ideal weights there. What passes
 // io.cost adds to what its container has. If that container lacks a part, it repays.
 func (c *Controller) bounds(first bool) judge.Bounds {
 	s := &c.scheduler
@@ -86,9 +86,7 @@ func (c *Controller) bounds(first bool) judge.Bounds {
 	switch {
 	case c.options.DryRun || !c.passesCost() || s.missed.Lack > 0 && s.missed.Short == passes:
 		return judge.Usual
-	case first:
-		bounds.Missed = costFirstPart
-	case s.fresh:
+	case first || s.fresh:
 		bounds.Missed = 1
 	}
 	return bounds

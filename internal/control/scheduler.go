@@ -137,6 +137,9 @@ func (c *Controller) judgeScheduler(seconds float64, done map[string]usage) {
 	missed := s.missed
 	if s.seconds > 0 {
 		s.before = missed
+		if first || s.fresh {
+			s.before = judge.Missed{} // no law has divided the disk for that yet
+		}
 	}
 	worst, short, greedy, reason := s.worst, s.Short, s.Greedy, s.outOfReach()
 	s.forgetStep()

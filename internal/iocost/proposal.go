@@ -31,19 +31,16 @@ func Propose(measured Coefficients, part float64) Proposal {
 // (docs/results/guest-volumes.md). The longer it is, the slower does io.cost follow weights,
 // which control corrects each half second.
 const (
-	largeWriteBytes      = 1 << 20
-	latencyOfLargeWrites = 3.0
-	// minLatency is the least of the kernel's own tables. slowLatency is the most unless one
-	// large write takes longer than that.
-	minLatency, slowLatency, maxLatency = 5 * time.Millisecond, 32 * time.Millisecond, 250 * time.Millisecond
+	largeWriteBytes        = 1 << 20
+	latencyOfLargeWrites   = 3.0
+	minLatency, maxLatency = 5 * time.Millisecond, 32 * time.Millisecond
 )
 
 // latency is that of io.cost.qos for a disk with measured rates, in whole milliseconds.
 func latency(measured Coefficients) time.Duration {
 	slowest := float64(min(measured.ReadBytesPerSecond, measured.WriteBytesPerSecond))
-	write := 1e9 * largeWriteBytes / slowest
-	wanted := max(float64(minLatency), min(float64(maxLatency), max(write, min(latencyOfLargeWrites*write, float64(slowLatency)))))
-	return time.Duration(math.Ceil(wanted/1e6)) * time.Millisecond
+	milliseconds := math.Ceil(1e3 * latencyOfLargeWrites * largeWriteBytes / slowest)
+	return time.Duration(max(float64(minLatency), min(float64(maxLatency), milliseconds*float64(time.Millisecond))))
 }
 
 // QoS is the text for io.cost.qos behind the disk's device number, with which io.cost divides

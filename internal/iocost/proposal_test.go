@@ -8,8 +8,8 @@ import (
 
 func TestLatenciesFollowTheTimeOfALargeWrite(t *testing.T) {
 	for rate, want := range map[uint64]time.Duration{
-		5e9: 5 * time.Millisecond, 200 << 20: 15 * time.Millisecond, 50 << 20: 32 * time.Millisecond, 32 << 20: 32 * time.Millisecond,
-		16 << 20: 63 * time.Millisecond, 100e3: 250 * time.Millisecond, 0: 250 * time.Millisecond,
+		5e9: 5 * time.Millisecond, 200 << 20: 15 * time.Millisecond, 128 << 20: 24 * time.Millisecond,
+		50 << 20: 32 * time.Millisecond, 100e3: 32 * time.Millisecond, 0: 32 * time.Millisecond,
 	} {
 		if got := latency(OfRate(rate)); got != want {
 			t.Errorf("at %d bytes/s: %v, want %v", rate, got, want)
@@ -19,12 +19,12 @@ func TestLatenciesFollowTheTimeOfALargeWrite(t *testing.T) {
 
 // The slower direction sets the period.
 func TestTheLatencyIsThatOfTheSlowerDirection(t *testing.T) {
-	fast, slow := OfRate(1<<30), OfRate(16<<20)
+	fast, slow := OfRate(1<<30), OfRate(128<<20)
 	for _, c := range []Coefficients{
 		{ReadBytesPerSecond: fast.ReadBytesPerSecond, WriteBytesPerSecond: slow.WriteBytesPerSecond},
 		{ReadBytesPerSecond: slow.ReadBytesPerSecond, WriteBytesPerSecond: fast.WriteBytesPerSecond},
 	} {
-		if got := Propose(c, 1).QoS; !strings.Contains(got, "rlat=63000 wpct=0 wlat=63000 ") {
+		if got := Propose(c, 1).QoS; !strings.Contains(got, "rlat=24000 wpct=0 wlat=24000 ") {
 			t.Errorf("%+v: %q", c, got)
 		}
 	}

@@ -51,7 +51,7 @@ const (
 	// as long as a write of the loads takes.
 	IOCost = "io.cost"
 	// IOCostProposed is as `daybook calibrate --io-cost` proposes it: with the same model, and
-	// on so slow a disk with a period that is twice as long as a write takes.
+	// on so slow a disk with a period that is twice as long as a write of 1 MiB takes.
 	IOCostProposed = "io.cost-proposed"
 	// IOCostShort has the kernel's period without configured latencies. It is much
 	// shorter than a write takes.
