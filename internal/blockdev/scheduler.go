@@ -5,10 +5,13 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/internal/safetext"
 )
 
 // ErrNoTunable means that the scheduler of the disk has no tunable of that
@@ -58,6 +61,12 @@ func (d Disk) Scheduler() (Scheduler, error) {
 func (d Disk) HasQueues() bool {
 	_, err := os.Stat(d.path("mq"))
 	return err == nil
+}
+
+// QueueFile is a file of a disk's queue in sysfs, as a word of a printed command; "": the
+// directory.
+func QueueFile(name, file string) string {
+	return safetext.Word(filepath.Join("/sys/block", name, "queue", file))
 }
 
 // SchedulerInode distinguishes the scheduler in force from one of the same name that was chosen at

@@ -222,7 +222,7 @@ func (p place) model() DiskModel {
 	if scheduler, err := p.disk.Scheduler(); err == nil {
 		m.Scheduler = scheduler.Current
 		if scheduler.Current != blockdev.NoScheduler {
-			m.Warnings = append(m.Warnings, fmt.Sprintf("the scheduler is %s, which merges and reorders requests; io.cost needs none: echo none > %s, and measure again", scheduler.Current, safetext.Word("/sys/block/"+p.disk.Name+"/queue/scheduler")))
+			m.Warnings = append(m.Warnings, fmt.Sprintf("the scheduler is %s, which merges and reorders requests; io.cost needs none: echo none > %s, and measure again", scheduler.Current, blockdev.QueueFile(p.disk.Name, "scheduler")))
 		}
 	}
 	if size, err := p.disk.SizeBytes(); err == nil && !p.raw && p.rotational() && size > 0 {

@@ -41,7 +41,7 @@ func findPlace(ctx context.Context, o DiskOptions) (place, error) {
 	}
 	if counted, err := disk.Queue("iostats"); err == nil && counted == "0" {
 		return place{}, unsuitable(disk.Node(), "the kernel does not count its I/O, so that nobody can check what reaches it: echo 1 > %s",
-			safetext.Word("/sys/block/"+disk.Name+"/queue/iostats"))
+			blockdev.QueueFile(disk.Name, "iostats"))
 	}
 	p := place{disk: disk, raw: o.RawWrites, dir: o.Dir}
 	if p.rootCgroup, p.v2, err = rootCgroup(); err != nil {

@@ -281,7 +281,7 @@ func (d disk) String() string {
 // choose is the command that sets the scheduler of the disk.
 func (d disk) choose(scheduler string) string {
 	if name := d.String(); name != d.dev.String() {
-		return fmt.Sprintf("echo %s > %s", scheduler, safetext.Word("/sys/block/"+name+"/queue/scheduler"))
+		return fmt.Sprintf("echo %s > %s", scheduler, blockdev.QueueFile(name, "scheduler"))
 	}
 	return fmt.Sprintf("echo %s > /sys/dev/block/%s/queue/scheduler", scheduler, d.dev)
 }

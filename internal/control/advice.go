@@ -2,7 +2,6 @@ package control
 
 import (
 	"fmt"
-	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -24,12 +23,12 @@ func (c *Controller) advice(outOfReach string) string {
 	// Without idling, BFQ does not remember a reader of one request at a time from
 	// one request to the next.
 	if idle, err := c.host.Tunables.Get(sliceIdle); err == nil && strings.TrimSpace(idle) == "0" {
-		return fmt.Sprintf("it is BFQ with slice_idle = 0; restore its default: echo 8 > %s", queueFile(c.disk.Device, "iosched/slice_idle"))
+		return fmt.Sprintf("it is BFQ with slice_idle = 0; restore its default: echo 8 > %s", blockdev.QueueFile(c.disk.Device, "iosched/slice_idle"))
 	}
 	if text, err := c.host.Tunables.Get(nrRequests); err == nil {
 		if requests, err := strconv.ParseUint(strings.TrimSpace(text), 10, 64); err == nil && requests < enoughRequests {
 			return fmt.Sprintf("it is BFQ with nr_requests = %d: requests beyond that wait where no weight counts; write tunables: {nr_requests: %d} into the configuration, or: echo %d > %s",
-				requests, enoughRequests, enoughRequests, queueFile(c.disk.Device, nrRequests))
+				requests, enoughRequests, enoughRequests, blockdev.QueueFile(c.disk.Device, nrRequests))
 		}
 	}
 	for _, t := range []struct{ name, good string }{{lowLatency, "0"}, {strictGuarantees, "1"}} {
@@ -39,19 +38,14 @@ func (c *Controller) advice(outOfReach string) string {
 				return fmt.Sprintf("it is BFQ with %s = %s, and BFQ's tunables that help cost too much throughput here; if a container's requests seek or wait for flushes, no tunable gives it its share of the bytes", t.name, value)
 			}
 			return fmt.Sprintf("it is BFQ with %s = %s; write tunables: {%s: %s} into the configuration, or: echo %s > %s",
-				t.name, value, t.name, t.good, t.good, queueFile(c.disk.Device, "iosched/"+t.name))
+				t.name, value, t.name, t.good, t.good, blockdev.QueueFile(c.disk.Device, "iosched/"+t.name))
 		}
 	}
 	if outOfReach != "" {
 		return "BFQ's tunables are as they should be; but " + outOfReach
 	}
 	return fmt.Sprintf("BFQ's tunables are as they should be; choose it again, so that it measures the disk again: cd %s && echo none > scheduler && echo bfq > scheduler && echo 0 > iosched/low_latency && echo 1 > iosched/strict_guarantees; control then sets the tunables of its configuration",
-		queueFile(c.disk.Device, ""))
-}
-
-// queueFile is a file of the disk's queue as a word of a printed command; "": the directory.
-func queueFile(device, name string) string {
-	return safetext.Word(filepath.Join("/sys/block", device, "queue", name))
+		blockdev.QueueFile(c.disk.Device, ""))
 }
 
 // outOfReach says why no tunable gives containers their shares; "": nothing is known against it.

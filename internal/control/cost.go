@@ -74,11 +74,10 @@ func (c *Controller) passesCost() bool {
 	return most > bound
 }
 
-// bounds are those for the windows that ended: fewer are enough where much passes io.cost. A
-// window in which a container began, or got another weight, shows nothing then, as the first one:
-// the law begins from the ideal weights there. What passes
-// io.cost adds to what its container has. If that container lacks a part, it repays.
-func (c *Controller) bounds(first bool) judge.Bounds {
+// bounds are those for the windows that ended: fewer are enough where much passes io.cost. A fresh
+// window shows nothing then. What passes io.cost adds to what its container has: if that container
+// lacks a part, it repays.
+func (c *Controller) bounds() judge.Bounds {
 	s := &c.scheduler
 	missed := max(costMissedPart, 2*costMissedPart-s.before.Again(s.missed))
 	bounds := judge.Bounds{Missed: missed, Held: costMissedPart, Seconds: judge.WindowSeconds}
@@ -86,7 +85,7 @@ func (c *Controller) bounds(first bool) judge.Bounds {
 	switch {
 	case c.options.DryRun || !c.passesCost() || s.missed.Lack > 0 && s.missed.Short == passes:
 		return judge.Usual
-	case first || s.fresh:
+	case s.fresh:
 		bounds.Missed = 1
 	}
 	return bounds

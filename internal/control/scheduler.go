@@ -29,10 +29,11 @@ type schedulerTrust struct {
 	shortfalls     map[string]*judge.Shortfall
 	missed         judge.Missed
 	few, fewOthers bool
-	// before is what missed was in the windows before.
+	// before is what missed was in the windows before, unless they were fresh.
 	before judge.Missed
 	hidden float64
-	// fresh: a window of this interval is not the law's work yet.
+	// fresh: a window of this interval is not the law's work yet. It is the first one, which begins
+	// with the ideal weights, or a container began to do I/O, or got another weight.
 	fresh bool
 	// passing is what io.cost neither counts nor holds back.
 	passing passing
@@ -130,15 +131,15 @@ func (c *Controller) judgeScheduler(seconds float64, done map[string]usage) {
 	// What a step under the tunables as found says decides nothing.
 	checking = checking || c.tuning.check.level > 0
 	tuned := !checking && c.tuneIfNeeded()
-	first := !s.observed
+	s.fresh = s.fresh || !s.observed
 	s.observed = s.observed || s.seconds > 0
-	bounds := c.bounds(first)
+	bounds := c.bounds()
 	changed := !tuned && !checking && s.seconds > 0 && s.Take(s.verdict, s.missed, bounds, s.seconds)
 	missed := s.missed
 	if s.seconds > 0 {
-		s.before = missed
-		if first || s.fresh {
-			s.before = judge.Missed{} // no law has divided the disk for that yet
+		s.before = judge.Missed{}
+		if !s.fresh {
+			s.before = missed
 		}
 	}
 	worst, short, greedy, reason := s.worst, s.Short, s.Greedy, s.outOfReach()

@@ -208,7 +208,7 @@ func (w WeakTunable) Command(device string) string {
 	if w.Name == nrRequests {
 		attribute = w.Name
 	}
-	return fmt.Sprintf("echo %d > %s", w.Best, queueFile(device, attribute))
+	return fmt.Sprintf("echo %d > %s", w.Best, blockdev.QueueFile(device, attribute))
 }
 
 // weakTunable returns the effect of a value; ok is false if it has none.

@@ -14,7 +14,7 @@ func examineDisk(f Facts, d Disk) []Finding {
 	var found []Finding
 	if !d.Statistics {
 		found = append(found, missing("statistics", d.Name, "the kernel does not count the disk's I/O", "top shows 0 for the whole disk",
-			"echo 1 > "+d.file("queue/iostats")))
+			"echo 1 > "+blockdev.QueueFile(d.Name, "iostats")))
 	}
 	if len(f.Cgroups.Version) == 0 {
 		return found
@@ -87,9 +87,6 @@ func tunables(d Disk) string {
 	return "; " + strings.Join(list, " ")
 }
 
-// file is a file of the disk in sysfs, as a word of a command.
-func (d Disk) file(name string) string { return safetext.Word("/sys/block/" + d.Name + "/" + name) }
-
 // isLoop: what a loop device does goes to the disk below its file.
 func isLoop(d Disk) bool { return strings.HasPrefix(d.Name, "loop") }
 
@@ -104,7 +101,7 @@ func adviseWeights(f Facts, d Disk) string {
 
 // enableBFQ is the command that makes BFQ the scheduler of a disk.
 func enableBFQ(f Facts, d Disk) string {
-	command := "echo bfq > " + d.file("queue/scheduler")
+	command := "echo bfq > " + blockdev.QueueFile(d.Name, "scheduler")
 	if slices.Contains(d.Available, blockdev.BFQ) || f.Kernel.BFQ == "built-in" {
 		return command
 	}
