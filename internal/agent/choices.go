@@ -158,8 +158,14 @@ func (a *Agent) unknown() (names []string) {
 	return names
 }
 
+// firstAnswer bounds the time for which the first round waits for the API server's answers, of
+// which there are several for each volume.
+var firstAnswer = askInterval
+
 // askFirst asks before the first round.
 func (a *Agent) askFirst(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, firstAnswer)
+	defer cancel()
 	mounts, err := hostMounts()
 	a.mu.Lock()
 	a.asker.volumes, a.choicesErr = namesOf(volumesOf(mounts, a.kubeletDirs...)), err

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/daybook-project/daybook/internal/kube"
 )
@@ -118,5 +119,25 @@ func TestANewVolumeIsAskedForAlone(t *testing.T) {
 	a.askOnce(t.Context(), false)
 	if known, err := a.current([]Volume{{Name: "c"}}); err == nil || known.Volumes["a"] != 400 || len(a.asker.wake) != 1 {
 		t.Errorf("%+v, %v", known, err)
+	}
+}
+
+// slow answers one question after the other, each only when its asker has given up.
+type slow struct{ cluster }
+
+func (c *slow) Namespaces(ctx context.Context, _, _ string) ([]string, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// A slow API server does not hold up the placement of journals.
+func TestTheFirstRoundWaitsForABoundedTime(t *testing.T) {
+	before := firstAnswer
+	defer func() { firstAnswer = before }()
+	firstAnswer = time.Millisecond
+	a := &Agent{asker: asker{from: &slow{}, wake: make(chan struct{}, 1)}}
+	a.askFirst(t.Context())
+	if _, err := a.current(nil); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%v", err)
 	}
 }
