@@ -39,10 +39,14 @@ func (l Limits) restSeconds(wanted Limits) float64 {
 }
 
 // urgent reports whether a limit is written although the one in force is new: it is
-// the first or the last, or it is much too low.
+// the first or the last, or it is much too low or too high.
 func urgent(inForce, wanted, original uint64) bool {
 	const much = 1.5
-	return wanted != inForce && (wanted == 0 || wanted == original || inForce == 0 || inForce == original || float64(wanted) >= much*float64(inForce))
+	if wanted == inForce {
+		return false
+	}
+	isFirstOrLast := wanted == 0 || wanted == original || inForce == 0 || inForce == original
+	return isFirstOrLast || float64(max(wanted, inForce)) >= much*float64(min(wanted, inForce))
 }
 
 // limitFloor is the part of a limit that remains for charged I/O, however much

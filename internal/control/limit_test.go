@@ -171,7 +171,7 @@ func TestALimitWaitsOnlyForItsOwnDirection(t *testing.T) {
 }
 
 // A request that waits for a low limit must not wait anew at each step.
-func TestALowLimitIsWrittenSeldomAndRaisedAtOnce(t *testing.T) {
+func TestALowLimitIsWrittenSeldomAndAtOnceIfItIsWrong(t *testing.T) {
 	f := newFakeHost("/ca", "/cb")
 	options := fakeOptions(t, f, "actuator: limits\n")
 	c, err := start(options, options.Disks[0])
@@ -205,6 +205,9 @@ func TestALowLimitIsWrittenSeldomAndRaisedAtOnce(t *testing.T) {
 	writes(1, func(int) uint64 { return 1 << 20 })
 	if n := writes(1, func(int) uint64 { return 2 << 20 }); n != 1 {
 		t.Errorf("a limit that doubled was written %d times; want at once", n)
+	}
+	if n := writes(1, func(int) uint64 { return 1 << 20 }); n != 1 {
+		t.Errorf("a limit that fell by half was written %d times; want at once", n)
 	}
 	if n := writes(1, func(int) uint64 { return 0 }); n != 1 || f.reads["/ca"] != 0 {
 		t.Errorf("a limit that ended was written %d times; want at once", n)

@@ -78,10 +78,10 @@ type limitMemory struct {
 	now, nowHidden, busy, ownBusy Mean
 	// busyLately is busy over several seconds.
 	busyLately Mean
-	// wanting means that it could use more. sinceWanting is the time in seconds for which
-	// it could not, wantingSeconds that for which it has waited for the disk over several
-	// seconds without being saturated. demand is the most that it can use, in bytes per second;
-	// 0 means not known.
+	// wanting means that it could use more, or could lately. sinceWanting is the time in
+	// seconds for which it could not, wantingSeconds that for which it has waited for the disk
+	// over several seconds without being saturated. demand is the most that it can use, in bytes
+	// per second; 0 means not known.
 	wanting                      bool
 	sinceWanting, wantingSeconds float64
 	// reached: it was charged what its limit allows in the last step.
@@ -200,6 +200,7 @@ func (l *LimitLaw) keepDebts(seconds float64, active []*sibling) {
 func (l *LimitLaw) observe(seconds float64, siblings []Observation, stalled bool) (active []limitedSibling) {
 	known := make(map[string]*limitMemory, len(siblings))
 	var ideals, total float64
+	burst := isBurst(siblings)
 	for _, o := range siblings {
 		m := l.memory[o.ID]
 		if m == nil {
@@ -211,7 +212,7 @@ func (l *LimitLaw) observe(seconds float64, siblings []Observation, stalled bool
 		if waited, own := m.In(o, seconds); !stalled {
 			m.now.Add(charged, seconds, nowSeconds)
 			m.nowHidden.Add(o.Journal(), seconds, nowSeconds)
-			m.want(charged, waited, own, seconds)
+			m.want(charged, waited, own, seconds, burst)
 		}
 		total += m.throughput()
 	}
@@ -231,10 +232,20 @@ func (l *LimitLaw) observe(seconds float64, siblings []Observation, stalled bool
 	return active
 }
 
+// isBurst reports whether most of what siblings did in a step was hidden I/O.
+func isBurst(siblings []Observation) bool {
+	var charged, hidden float64
+	for _, o := range siblings {
+		charged += o.OtherBytes
+		hidden += o.Journal()
+	}
+	return hidden > charged
+}
+
 // want judges whether a sibling could use more than it has: it reaches its limit,
 // or it waits for the disk nearly all the time. charged are the bytes of the step, waited and own
-// are as [Waiting.In] returns them.
-func (m *limitMemory) want(charged, waited, own, seconds float64) {
+// are as [Waiting.In] returns them. burst: most of what the disk did was hidden I/O.
+func (m *limitMemory) want(charged, waited, own, seconds float64, burst bool) {
 	m.busy.Add(waited, seconds, nowSeconds)
 	m.ownBusy.Add(own, seconds, nowSeconds)
 	rate := m.now.Rate()
@@ -247,18 +258,19 @@ func (m *limitMemory) want(charged, waited, own, seconds float64) {
 	// Where requests take seconds, most steps do not show that it waits.
 	lately := m.busyLately.Rate() >= WantingPart
 	m.reached = m.limit > 0 && charged >= throttledPart*m.limit*seconds
-	m.wanting = m.busy.Rate() >= WantingPart || m.throttled()
+	could := m.busy.Rate() >= WantingPart || m.throttled()
 	m.sinceWanting += seconds
-	if m.wanting {
+	if could {
 		m.sinceWanting = 0
 	}
+	// A burst of the journal holds up its requests, and a wait is known when it ends.
+	m.wanting = could || burst && m.wanting && m.sinceWanting <= nowSeconds
 	if m.wantingSeconds += seconds; !lately || m.saturatedRate > 0 {
 		m.wantingSeconds = 0
 	}
 	switch {
-	case !m.wanting && m.sinceWanting <= nowSeconds:
-		// A burst of the journal holds up its requests, which have not ended yet.
-	case !m.wanting:
+	case !could && m.sinceWanting <= nowSeconds:
+	case !could:
 		m.demand, m.saturation = demandRoom*rate+LeastLimit, saturation{}
 	case m.saturatedRate > 0:
 	case m.demand > 0:

@@ -232,3 +232,37 @@ func TestADiskThatStopsDoesNotShowThatASiblingIsSaturated(t *testing.T) {
 		}
 	}
 }
+
+// While the disk writes a commit and metadata in place for a second or two, few requests end, and
+// nobody seems to want more. The limits stay, and what the burst did beyond its due is a debt.
+func TestABurstThatHoldsUpAllEndsNoLimit(t *testing.T) {
+	law := NewLimitLaw()
+	step := func(a, b, hidden, busySeconds float64) (limits []float64) {
+		return law.Next(0.5, []Observation{
+			{ID: "a", Ideal: 500, Weight: 500, OtherBytes: a, BusySeconds: busySeconds, RequestSeconds: busySeconds},
+			{ID: "b", Ideal: 500, Weight: 500, OtherBytes: b, JournalBytes: hidden, BusySeconds: busySeconds, RequestSeconds: busySeconds},
+		})
+	}
+	for range 20 {
+		step(3.1e6, 3.3e6, 0.1e6, 0.5)
+	}
+	if law.free != "a" {
+		t.Fatalf("without a limit is %q; want a", law.free)
+	}
+	step(1.97e6, 1.97e6, 2.67e6, 0.2)
+	step(98e3, 147e3, 6.16e6, 0.69) // waits that began before
+	limits := step(180e3, 180e3, 6.37e6, 0.02)
+	if law.free != "a" || limits[0] != 0 || limits[1] == 0 {
+		t.Errorf("in the burst without a limit is %q, and the limits are %.0f; want a, and one for b", law.free, limits)
+	}
+	if debt := law.memory["b"].debtBytes; debt < 3e6 {
+		t.Errorf("after the burst b has a debt of %.1f MB; want at least half of what it wrote in one step", debt/1e6)
+	}
+	// Nobody does anything after it.
+	for range 4 {
+		limits = step(10e3, 10e3, 0, 0.01)
+	}
+	if limits[0] != 0 || limits[1] != 0 {
+		t.Errorf("2 s after the last request the limits are %.0f; want none", limits)
+	}
+}
