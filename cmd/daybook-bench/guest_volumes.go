@@ -56,7 +56,7 @@ mkfs.xfs and dmsetup (scripts/setup bench).`,
 	b.flags(cmd)
 	cmd.Flags().StringSliceVar(&names, "kernels", kernels.Names(), "comma-separated `NAMES` of kernels")
 	cmd.Flags().StringSliceVar(&arrangements, "arrangements", nil, "measure only these `ARRANGEMENTS`: VX, U, M, P")
-	cmd.Flags().StringSliceVar(&dividers, "dividers", nil, "measure only under these `DIVIDERS`: io.cost, io.cost-proposed, io.cost-short, io.cost-full, bfq")
+	cmd.Flags().StringSliceVar(&dividers, "dividers", nil, "measure only under these `DIVIDERS`: io.cost, io.cost-control, io.cost-full, bfq")
 	cmd.Flags().StringSliceVar(&loads, "loads", nil, "measure only these `LOADS`: growing, rewriting, waiting")
 	cmd.Flags().IntVar(&rounds, "rounds", 1, "measure each case `N` times, in rounds of all cases")
 	cmd.AddCommand(newPhaseCommand(guestvolumes.RunInGuest))

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybook-project/daybook/internal/calibrate"
+	"github.com/daybook-project/daybook/internal/iocost"
 	"github.com/daybook-project/daybook/internal/journal"
 )
 
@@ -33,8 +34,10 @@ With --io-cost DEV it measures the disk for io.cost, the controller of cgroup v2
 divides a modelled disk by weights: sequential bytes per second, and requests of 4 KiB per
 second, sequential and random, of reads and of writes. It prints the commands that set
 io.cost up, and changes nothing itself. The model has three quarters of the measured rates
-(--model-part), because io.cost does not count journals, which come on top. DEV is a disk,
-a partition, or a directory on a file system. It needs fio. It reads and overwrites a file
+(--model-part), because io.cost does not count journals, which come on top. The settings
+are for hosts with "daybook control"; with --for volumes they are for volumes whose weights
+nothing corrects: io.cost then holds large writes to its model, and follows a changed weight
+later. DEV is a disk, a partition, or a directory on a file system. It needs fio. It reads and overwrites a file
 of its own in DIR, on an ext4 or XFS file system of the disk (default: where most space is
 free). With --raw-writes it overwrites the disk itself, which must be unused and hold
 nothing. The disk should be idle.`,
@@ -42,6 +45,7 @@ nothing. The disk should be idle.`,
   daybook calibrate /srv/data --json --output costs.json
   daybook top --estimator syscalls --calibration costs.json
   sudo daybook calibrate --io-cost nvme0n1
+  sudo daybook calibrate --io-cost nvme0n1 --for volumes
   sudo daybook calibrate --io-cost sda /srv/data --size 16GiB --test-time 60s
   sudo daybook calibrate --io-cost /dev/vdb --raw-writes`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -71,6 +75,7 @@ nothing. The disk should be idle.`,
 	flags.BoolVar(&asJSON, "json", false, "print the table, or the model, as JSON")
 	disk.add(flags)
 	completeDisks(cmd, "io-cost")
+	completeWith(cmd, "for", string(iocost.ForControl), string(iocost.ForVolumes))
 	return cmd
 }
 

@@ -20,6 +20,7 @@ type ioCostFlags struct {
 	size      byteSize
 	time      time.Duration
 	part      float64
+	use       string
 }
 
 func (f *ioCostFlags) add(flags *pflag.FlagSet) {
@@ -28,12 +29,13 @@ func (f *ioCostFlags) add(flags *pflag.FlagSet) {
 	flags.Var(&f.size, "size", "with --io-cost: length of the file (default an eighth of the free space, at most 4GiB)")
 	flags.Lookup("size").DefValue = "" // the flag's own text would be 0B
 	flags.Float64Var(&f.part, "model-part", iocost.DefaultPart, "with --io-cost: the `PART` of the measured rates that the model has, 0.1 to 1; the rest is for journals")
+	flags.StringVar(&f.use, "for", string(iocost.ForControl), "with --io-cost: control, or volumes where control does not correct the weights")
 	flags.DurationVar(&f.time, "test-time", calibrate.DefaultDiskTime, "with --io-cost: length of each of the six tests, 1s to 1h")
 }
 
 // check refuses flags of the one measurement beside the other.
 func (f *ioCostFlags) check(cmd *cobra.Command) error {
-	wrong, instead := []string{"raw-writes", "size", "test-time", "model-part"}, "goes with --io-cost DEV only"
+	wrong, instead := []string{"raw-writes", "size", "test-time", "model-part", "for"}, "goes with --io-cost DEV only"
 	if cmd.Flags().Changed("io-cost") {
 		if f.device == "" {
 			return usageError{errors.New("--io-cost: want a disk, such as sda")}
@@ -52,7 +54,10 @@ func runCalibrateDisk(cmd *cobra.Command, f ioCostFlags, args []string, asJSON b
 	if f.part == 0 {
 		return usageError{errors.New("--model-part 0: a model needs a part of the rates, 0.1 to 1")}
 	}
-	options := calibrate.DiskOptions{Device: f.device, RawWrites: f.rawWrites, FileBytes: uint64(f.size), Time: f.time, ModelPart: f.part}
+	if f.use == "" {
+		return usageError{errors.New("--for is empty: want control or volumes")}
+	}
+	options := calibrate.DiskOptions{Device: f.device, RawWrites: f.rawWrites, FileBytes: uint64(f.size), Time: f.time, ModelPart: f.part, Use: iocost.Use(f.use)}
 	if len(args) > 0 {
 		options.Dir = args[0]
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
@@ -32,6 +33,8 @@ type DiskOptions struct {
 	// ModelPart is the part of the measured rates that the proposed model has, 0.1 to 1; 0:
 	// iocost.DefaultPart.
 	ModelPart float64
+	// Use is what the proposed settings are for; "": iocost.ForControl.
+	Use iocost.Use
 	// Time of each test, a second to an hour.
 	Time time.Duration
 	// Progress is as in Options.
@@ -54,6 +57,8 @@ func (o DiskOptions) Check() error {
 		return fmt.Errorf("a time of %v: want %v to %v for each test", o.Time, minDiskTime, maxDiskTime)
 	case o.ModelPart != 0 && !(o.ModelPart >= iocost.LeastPart && o.ModelPart <= 1):
 		return fmt.Errorf("a model of %v of the rates: want %v to 1", o.ModelPart, iocost.LeastPart)
+	case o.Use != "" && !slices.Contains(iocost.Uses(), o.Use):
+		return fmt.Errorf("io.cost for %q: want %s or %s", o.Use, iocost.ForControl, iocost.ForVolumes)
 	case o.FileBytes != 0 && o.FileBytes < MinDiskFileBytes:
 		return fmt.Errorf("a file of %d bytes: want at least %d", o.FileBytes, MinDiskFileBytes)
 	case o.RawWrites && o.Dir != "":
@@ -149,6 +154,9 @@ func MeasureDisk(ctx context.Context, o DiskOptions) (model DiskModel, err error
 	}
 	if model.ModelPart = o.ModelPart; model.ModelPart == 0 {
 		model.ModelPart = iocost.DefaultPart
+	}
+	if model.Use = o.Use; model.Use == "" {
+		model.Use = iocost.ForControl
 	}
 	model.propose()
 	model.Time, model.Kernel = time.Now().UTC().Truncate(time.Second), kernel.Release()

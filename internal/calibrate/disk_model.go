@@ -30,6 +30,8 @@ type DiskModel struct {
 	Coefficients iocost.Coefficients `json:"coefficients"`
 	// ModelPart is the part of the coefficients that Model has, 0.1 to 1.
 	ModelPart float64 `json:"model_part"`
+	// Use is what the proposed lines are for.
+	Use iocost.Use `json:"for"`
 	// CgroupRoot has the files io.cost.model and io.cost.qos, Model and QoS are the
 	// proposed lines for them.
 	CgroupRoot string   `json:"cgroup_root"`
@@ -39,7 +41,7 @@ type DiskModel struct {
 }
 
 func (m *DiskModel) propose() {
-	proposal := iocost.Propose(m.Coefficients, m.ModelPart)
+	proposal := iocost.Propose(m.Coefficients, m.ModelPart, m.Use)
 	m.Model, m.QoS = m.Dev+" "+proposal.Model, m.Dev+" "+proposal.QoS
 }
 
@@ -49,6 +51,12 @@ func (m DiskModel) Commands() []string {
 		fmt.Sprintf("echo '%s' > %s", m.Model, filepath.Join(m.CgroupRoot, "io.cost.model")),
 		fmt.Sprintf("echo '%s' > %s", m.QoS, filepath.Join(m.CgroupRoot, "io.cost.qos")),
 	}
+}
+
+// useText says for people what the lines are for.
+var useText = map[iocost.Use]string{
+	iocost.ForControl: "on a host with daybook control (--for control)",
+	iocost.ForVolumes: "for volumes on a host without daybook control (--for volumes)",
 }
 
 // Write prints the model for people.
@@ -66,7 +74,7 @@ func (m DiskModel) Write(w io.Writer) error {
 	fmt.Fprintf(w, "%22s %12.1f %12.1f\n", "MB/s, sequential", float64(c.ReadBytesPerSecond)/1e6, float64(c.WriteBytesPerSecond)/1e6)
 	fmt.Fprintf(w, "%22s %12d %12d\n", "4 KiB/s, sequential", c.ReadSequentialPerSecond, c.WriteSequentialPerSecond)
 	fmt.Fprintf(w, "%22s %12d %12d\n", "4 KiB/s, random", c.ReadRandomPerSecond, c.WriteRandomPerSecond)
-	fmt.Fprintf(w, "\nNothing was changed. To divide the disk by io.cost, until the next boot, with %.0f %% of these rates (--model-part):\n\n", 100*m.ModelPart)
+	fmt.Fprintf(w, "\nNothing was changed. To divide the disk by io.cost, until the next boot, with %.0f %% of these rates (--model-part),\n%s:\n\n", 100*m.ModelPart, useText[m.Use])
 	for _, command := range m.Commands() {
 		if _, err := fmt.Fprintln(w, command); err != nil {
 			return err

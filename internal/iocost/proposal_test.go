@@ -8,11 +8,14 @@ import (
 
 func TestLatenciesFollowTheTimeOfALargeWrite(t *testing.T) {
 	for rate, want := range map[uint64]time.Duration{
-		5e9: 5 * time.Millisecond, 200 << 20: 15 * time.Millisecond, 128 << 20: 24 * time.Millisecond,
-		50 << 20: 32 * time.Millisecond, 100e3: 32 * time.Millisecond, 0: 32 * time.Millisecond,
+		5e9: 8 * time.Millisecond, 200 << 20: 15 * time.Millisecond, 128 << 20: 24 * time.Millisecond,
+		32 << 20: 94 * time.Millisecond, 100e3: 250 * time.Millisecond, 0: 250 * time.Millisecond,
 	} {
-		if got := latency(OfRate(rate)); got != want {
-			t.Errorf("at %d bytes/s: %v, want %v", rate, got, want)
+		if got := latency(OfRate(rate), ForVolumes); got != want {
+			t.Errorf("for volumes at %d bytes/s: %v, want %v", rate, got, want)
+		}
+		if got := latency(OfRate(rate), ForControl); got != 8*time.Millisecond {
+			t.Errorf("for control at %d bytes/s: %v, want 8 ms", rate, got)
 		}
 	}
 }
@@ -24,7 +27,7 @@ func TestTheLatencyIsThatOfTheSlowerDirection(t *testing.T) {
 		{ReadBytesPerSecond: fast.ReadBytesPerSecond, WriteBytesPerSecond: slow.WriteBytesPerSecond},
 		{ReadBytesPerSecond: slow.ReadBytesPerSecond, WriteBytesPerSecond: fast.WriteBytesPerSecond},
 	} {
-		if got := Propose(c, 1).QoS; !strings.Contains(got, "rlat=24000 wpct=0 wlat=24000 ") {
+		if got := Propose(c, 1, ForVolumes).QoS; !strings.Contains(got, "rlat=24000 wpct=0 wlat=24000 ") {
 			t.Errorf("%+v: %q", c, got)
 		}
 	}

@@ -46,30 +46,26 @@ const (
 // The dividers share the disk between the cgroups. io.cost does it by a model of the
 // disk: it lets through what the model allows, and adjusts itself once in a period.
 const (
-	// IOCost has a model of three quarters of the disk's rate, so that requests wait
-	// in io.cost, which knows the weights, and not in the disk. Its period is six times
-	// as long as a write of the loads takes.
+	// IOCost is as `daybook calibrate --io-cost DEV --for volumes` proposes it. It has a model
+	// of three quarters of the disk's rate, so that requests wait in io.cost, which knows the
+	// weights, and not in the disk. Its period is six times as long as a write of the loads
+	// takes.
 	IOCost = "io.cost"
-	// IOCostProposed is as `daybook calibrate --io-cost` proposes it: with the same model, and
-	// on so slow a disk with a period that is twice as long as a write of 1 MiB takes.
-	IOCostProposed = "io.cost-proposed"
-	// IOCostShort has the kernel's period without configured latencies. It is much
-	// shorter than a write takes.
-	IOCostShort = "io.cost-short"
-	// IOCostFull has a model of the disk's full rate. Requests wait partly in the
-	// disk, which knows no weights.
+	// IOCostControl is as `daybook calibrate --io-cost DEV` proposes it for control: with the
+	// same model, and a period that is shorter than a write takes.
+	IOCostControl = "io.cost-control"
+	// IOCostFull has a model of the disk's full rate, and the period of IOCost. Requests wait
+	// partly in the disk, which knows no weights.
 	IOCostFull = "io.cost-full"
 	// BFQ is the scheduler of that name, without io.cost.
 	BFQ = "bfq"
 
 	costRate uint64 = DiskBytesPerSecond * iocost.DefaultPart
-	// costLatency is written to io.cost.qos. io.cost's period is twice as long.
-	costLatency = 100 * time.Millisecond
 )
 
 // Dividers lists all dividers.
 func Dividers() []string {
-	return []string{IOCost, IOCostProposed, IOCostShort, IOCostFull, BFQ}
+	return []string{IOCost, IOCostControl, IOCostFull, BFQ}
 }
 
 // The loads of the containers. Both write and sync. In growing each write allocates new
@@ -184,7 +180,7 @@ func (c Case) disk() fixture.GivenDisk {
 // allowed is the rate that the containers may reach together, in bytes per second.
 func (c Case) allowed() uint64 {
 	switch c.Divider {
-	case IOCost, IOCostProposed, IOCostShort:
+	case IOCost, IOCostControl:
 		return costRate
 	}
 	return DiskBytesPerSecond
@@ -195,16 +191,15 @@ func (c Case) cost(disk fixture.GivenDisk) (model, qos string) {
 	if c.Divider == BFQ {
 		return "", ""
 	}
-	model, qos = disk.Cost()
+	part, use := iocost.DefaultPart, iocost.ForVolumes
 	switch c.Divider {
-	case IOCost:
-		qos = iocost.QoS(costLatency)
-	case IOCostShort:
-		qos = iocost.QoS(0)
+	case IOCostControl:
+		use = iocost.ForControl
 	case IOCostFull:
-		model, qos = iocost.OfRate(disk.BytesPerSecond).Model(), iocost.QoS(costLatency)
+		part = 1
 	}
-	return model, qos
+	proposal := iocost.Propose(iocost.OfRate(disk.BytesPerSecond), part, use)
+	return proposal.Model, proposal.QoS
 }
 
 // Phase is the result of one arrangement with one load under one divider.

@@ -19,9 +19,9 @@ func (r Result) Report() (report.Report, error) {
 				"**growing**: the files grow during the whole phase. **rewriting**: files of %d MiB are rewritten again and again. **waiting**: B as in growing, and A is one thread that writes %d KiB and waits for each sync, as a database with one client; its share is not what its weight gives, so compare the syncs.",
 				fixture.WeightA, fixture.WeightB, float64(DiskBytesPerSecond)/1e6, writers, rewritingBytes[0]>>20, waitingBlockBytes>>10),
 			"**VX**: a volume for each container, full, with direct I/O, in a pool on XFS, attached as by `daybook volume attach`, jbd2 in PARENT/journal. **M**: images as in VX, but allocated only, and each under a mapping of its extents (dm-linear) instead of a loop device; without Daybook, jbd2 moved by hand. **U**: images as in VX, each served by a process of its own (ublk) instead of a loop device. The process does all I/O of the volume by one thread, in the cgroup PARENT/server, so the journal has no I/O of its own; jbd2 moved by hand; not on 6.1, which has no ublk. **P**: without Daybook, a partition with ext4 for each container, jbd2 moved by hand.",
-			fmt.Sprintf("**io.cost** has a model of three quarters of the disk's rate, so that requests wait in io.cost and not in the disk, and a period of %d ms; a write of 1 MiB takes about 30 ms. "+
-				"**io.cost-proposed** is as `daybook calibrate --io-cost` proposes it for this disk: the same model, and a period of 64 ms. **io.cost-short** has the same model and a period of 1 ms, the kernel's default if io.cost.qos has no latency. "+
-				"**io.cost-full** has a model of the disk's full rate, and the period of io.cost. **bfq** is BFQ.", 2*costLatency.Milliseconds()),
+			"**io.cost** is as `daybook calibrate --io-cost DEV --for volumes` proposes it for this disk: a model of three quarters of the disk's rate, so that requests wait in io.cost and not in the disk, and a period of 188 ms; a write of 1 MiB takes about 30 ms. " +
+				"**io.cost-control** is as `daybook calibrate --io-cost DEV` proposes it for a host with control: the same model, and a period of 16 ms. " +
+				"**io.cost-full** has a model of the disk's full rate, and the period of io.cost. **bfq** is BFQ.",
 			fmt.Sprintf("The bounds apply to VX under io.cost: A's share within %.0f points of %.0f %%, and at least %.0f %% of the model's rate used. The other rows are for comparison.",
 				100*maxError, 100*fixture.TargetA, 100*minUse),
 			"Shares are computed from io.stat of the two parent cgroups; they include data and journal. “Requests in the disk” is the mean number of requests in the disk and its scheduler, without those that io.cost holds back. “Held back” is the fraction of the time in which io.cost held back requests of the container (cost.wait). At all other times the container asks for less than its share. " +
@@ -29,7 +29,7 @@ func (r Result) Report() (report.Report, error) {
 			"Under BFQ a partition gets its share and a volume does not. A trace on Linux 6.18 with cgroup v1 shows the reason. A loop device's I/O reaches the disk from kworkers that all loop devices share. BFQ's queues belong to threads, so a queue moves from cgroup to cgroup with its requests. " +
 				"io.cost reads the cgroup of each bio, which the loop driver sets to the cgroup of the request.",
 			"The model must be below the disk's rate. Otherwise requests wait in the disk (“requests in the disk”), which knows no weights, and a commit of jbd2 waits behind all of them. All writers of A then wait for this commit, so A often has no request that io.cost could hold back, and asks for less than its share. " +
-				"And the period must be longer than a write takes: with a period of 1 ms, io.cost lets through more than its model allows (“of the allowed rate”).",
+				"And the period must be longer than a write takes: with a shorter one, io.cost lets through more than its model allows (“of the allowed rate”).",
 			"Compare a volume under io.cost with a partition under io.cost. If both are off by the same amount, as in rewriting, the volume is not the reason. Why io.cost gives A less there, although A has requests waiting, is not known.",
 		},
 		Host: r.Host,
