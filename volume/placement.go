@@ -56,7 +56,8 @@ func (n neighbours) Others(name string) ([]placement.Neighbour, error) {
 	var others []placement.Neighbour
 	for _, record := range attached {
 		if a := record.Attachment; record.Name != name {
-			others = append(others, placement.Neighbour{State: &a.Placed, Weight: record.Weight, Leaving: a.State == Detaching})
+			others = append(others, placement.Neighbour{State: &a.Placed, Weight: record.Weight, Leaving: a.State == Detaching,
+				Disk: func() (blockdev.Disk, error) { return n.pool.disk(record) }})
 		}
 	}
 	return others, err

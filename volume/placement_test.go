@@ -12,6 +12,7 @@ import (
 	"github.com/daybook-project/daybook/internal/atomicfile"
 	"github.com/daybook-project/daybook/internal/awaittest"
 	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/blockdev/blockdevtest"
 	"github.com/daybook-project/daybook/internal/cgroup"
 	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/volume/internal/imagefile"
@@ -210,6 +211,50 @@ func TestVolumesThatShareTheUsersCgroupGiveItsWeightBack(t *testing.T) {
 	if now, err := weights.Get(parent); err != nil || now.Default != before.Default {
 		t.Errorf("after a change of the scheduler: %+v, %v; before %+v", now, err, before)
 	}
+	r.clear()
+}
+
+// The weights of a cgroup on two disks are independent.
+func TestVolumesOnTwoDisksBelowACgroupShareNoWeight(t *testing.T) {
+	r, disk := newWeightedRig(t)
+	other, err := blockdev.Lookup(r.newDevice(testBytes))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := blockdevtest.SetScheduler(t, other, blockdev.BFQ); err != nil {
+		t.Fatal(err)
+	}
+	parent, one := r.weightedCgroup(disk.Disk, "user", 250)
+	two, err := r.tree.Weights(other.Dev, blockdev.BFQ)
+	if err == nil {
+		err = two.Set(parent, 50)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := func(when string, first, second uint64) {
+		t.Helper()
+		for weights, want := range map[*cgroup.Weights]uint64{one: first, two: second} {
+			if now, err := weights.Get(parent); err != nil || now.Effective() != want {
+				t.Errorf("%s: weight %+v, %v; want %d", when, now, err, want)
+			}
+		}
+	}
+	a, b := r.name("a"), r.name("b")
+	r.create(a, CreateOptions{Weight: 300})
+	r.create(b, CreateOptions{Weight: 700, Device: other.Node()})
+	for _, order := range [][]string{{a, b}, {b, a}} {
+		want("before", 250, 50)
+		for _, name := range order {
+			r.attach(name, AttachOptions{Cgroup: parent})
+		}
+		want("attached", 300, 700)
+		rest := map[string][2]uint64{a: {250, 700}, b: {300, 50}}[order[0]]
+		r.detach(order[0])
+		want("detached "+order[0], rest[0], rest[1])
+		r.detach(order[1])
+	}
+	want("at the end", 250, 50)
 	r.clear()
 }
 

@@ -81,6 +81,9 @@ func Of(mount blockdev.Mount) (Filesystem, error) {
 // inMemory says whether its journal is in memory.
 func (f Filesystem) inMemory() bool { return f.Type == ext4.MemoryType || f.Type == ext4.MemoryJFSType }
 
+// disk is the device's, or its partition's.
+func (f Filesystem) disk() (blockdev.Disk, error) { return blockdev.Host.LookupDev(f.Dev) }
+
 // threads finds the kernel threads that write its journal. The error wraps
 // ext4.ErrNoJournal if there are none, as while it is not mounted.
 func (f Filesystem) threads() (pid int, workers []int, err error) {

@@ -200,23 +200,8 @@ func (s Store) KeptBy(name string) (pid int, kept bool, err error) {
 	return filelock.Holder(s.lockPath(name))
 }
 
-// neighbours are the other adopted file systems, seen from one on a device.
-type neighbours struct {
-	store Store
-	dev   blockdev.Dev
-}
-
-// diskOf is the disk on which weights apply to a device; the zero value if there is none.
-func diskOf(dev blockdev.Dev) blockdev.Dev {
-	disk, err := blockdev.Host.LookupDev(dev)
-	if err == nil {
-		disk, err = disk.Bottom()
-	}
-	if err != nil {
-		return blockdev.Dev{}
-	}
-	return disk.Dev
-}
+// neighbours are the other adopted file systems.
+type neighbours struct{ store Store }
 
 func (n neighbours) Others(name string) ([]placement.Neighbour, error) {
 	boot, err := kernel.BootID()
@@ -228,19 +213,14 @@ func (n neighbours) Others(name string) ([]placement.Neighbour, error) {
 		return nil, err
 	}
 	slices.Sort(names)
-	disk := diskOf(n.dev)
 	var others []placement.Neighbour
 	for _, other := range names {
 		record, err := n.store.Read(other)
 		// Damaged records are reported where they are undone.
-		if err != nil || other == name || record.BootID != boot {
-			continue
+		if err == nil && other != name && record.BootID == boot {
+			others = append(others, placement.Neighbour{State: &record.Placed, Weight: record.Weight, Leaving: record.Leaving,
+				Disk: record.Filesystem().disk})
 		}
-		weight := record.Weight
-		if weight != 0 && diskOf(record.Filesystem().Dev) != disk {
-			weight = 0 // it says nothing of this disk
-		}
-		others = append(others, placement.Neighbour{State: &record.Placed, Weight: weight, Leaving: record.Leaving})
 	}
 	return others, nil
 }

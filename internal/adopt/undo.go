@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"log/slog"
 
-	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/control"
 	"github.com/daybook-project/daybook/internal/filelock"
 	"github.com/daybook-project/daybook/internal/kernel"
@@ -21,8 +20,8 @@ func (s Store) thread(r *Record, log *slog.Logger) placement.Thread {
 	thread := placement.Thread{
 		Name: r.Name, State: &r.Placed, Weight: r.Weight,
 		PID:        func() (int, error) { pid, _, err := f.threads(); return pid, err },
-		Disk:       func() (blockdev.Disk, error) { return blockdev.Host.LookupDev(f.Dev) },
-		Neighbours: neighbours{s, f.Dev}, Uncorrected: control.HostOriginals().Weight, Log: log,
+		Disk:       f.disk,
+		Neighbours: neighbours{s}, Uncorrected: control.HostOriginals().Weight, Log: log,
 	}
 	if f.inMemory() { // jbd2 has one thread, and to look for more reads all processes
 		thread.Workers = func() ([]int, error) { _, workers, err := f.threads(); return workers, err }

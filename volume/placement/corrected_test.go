@@ -284,7 +284,7 @@ func TestAPlacementThatSharesACgroupLeavesTheWeightOfAnotherProgram(t *testing.T
 		}
 		thread := c.thread()
 		sharer := placement.Placed{Placement: placement.Parent, Cgroup: c.cgroup, WeightBefore: c.placed.WeightBefore}
-		thread.Neighbours = sharing{other: placement.Neighbour{State: &sharer, Weight: sharerWeight}}
+		thread.Neighbours = sharing{other: placement.Neighbour{State: &sharer, Weight: sharerWeight, Disk: thread.Disk}}
 		if err := thread.Release(t.Context(), (&operation.Engine{}).On(func() error { return nil })); err != nil {
 			t.Fatal(err)
 		}

@@ -66,6 +66,8 @@ type Neighbour struct {
 	Weight uint64
 	// Leaving: its placement is being rolled back.
 	Leaving bool
+	// Disk is as in Thread: the weights of a cgroup on different disks are independent.
+	Disk func() (blockdev.Disk, error)
 }
 
 // tree is the hierarchy of cgroups with the I/O controller.

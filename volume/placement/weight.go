@@ -14,12 +14,17 @@ import (
 
 var errNoDisk = errors.New("it lies on no single disk")
 
-// weights returns the weights of the underlying disk.
-func (t Thread) weights(tree *cgroup.Tree) (weights *cgroup.Weights, disk blockdev.Disk, scheduler string, err error) {
-	if disk, err = t.Disk(); err == nil {
+// bottom is the disk that has the weights.
+func bottom(find func() (blockdev.Disk, error)) (disk blockdev.Disk, err error) {
+	if disk, err = find(); err == nil {
 		disk, err = disk.Bottom()
 	}
-	if err != nil {
+	return disk, err
+}
+
+// weights returns the weights of the underlying disk.
+func (t Thread) weights(tree *cgroup.Tree) (weights *cgroup.Weights, disk blockdev.Disk, scheduler string, err error) {
+	if disk, err = bottom(t.Disk); err != nil {
 		return nil, disk, "", fmt.Errorf("%w: %w", errNoDisk, err)
 	}
 	offered, err := disk.Scheduler()
@@ -111,18 +116,28 @@ func (t Thread) setWeight(ctx context.Context, run operation.Run, tree *cgroup.T
 	})
 }
 
-// sharer is another thread that has set the weight of the same cgroup; nil if there
-// is none. The neighbours are locked.
+// sharer is another thread that has set the weight of the same cgroup on the same disk; nil
+// if there is none. The neighbours are locked.
 func (t Thread) sharer() (*Neighbour, error) {
 	others, err := t.Neighbours.Others(t.Name)
 	for _, other := range slices.Backward(others) {
 		s := other.State
 		if other.Weight != 0 && !other.Leaving && s.Placement == Parent && s.Cgroup == t.State.Cgroup &&
-			(s.WeightBefore != nil || slices.Contains(s.MadeCgroups, s.Cgroup)) {
+			(s.WeightBefore != nil || slices.Contains(s.MadeCgroups, s.Cgroup)) && t.sameDisk(other) {
 			return &other, err
 		}
 	}
 	return nil, err
+}
+
+// sameDisk says whether two threads have their weights on one disk, or neither has one.
+func (t Thread) sameDisk(other Neighbour) bool {
+	ours, err := bottom(t.Disk)
+	theirs, otherErr := bottom(other.Disk)
+	if err != nil || otherErr != nil {
+		return err != nil && otherErr != nil
+	}
+	return ours.Dev == theirs.Dev
 }
 
 // raiseJournal gives the journal's cgroup the greatest weight among the children
