@@ -48,8 +48,8 @@ type Config struct {
 	// service times.
 	Parameters Parameters
 	// Backing is the path of a sparse file on the host with the data. A missing
-	// file is made; an existing one must have SizeBytes. Delete keeps it. ""
-	// keeps the data in memory.
+	// file is made; an existing one must have SizeBytes, and belong to no other
+	// disk. Delete keeps it. "" keeps the data in memory.
 	Backing string
 	// Scheduler is set on the device as a new instance: "" is BFQ if the kernel
 	// has it, KeepScheduler keeps the current one, any other must be available.

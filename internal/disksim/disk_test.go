@@ -354,6 +354,27 @@ func TestDataInAFileSurviveTheDisk(t *testing.T) {
 	}
 }
 
+// Each would overwrite the other's data.
+func TestTwoDisksHaveNotTheSameFile(t *testing.T) {
+	r := newRig(t)
+	path := filepath.Join(t.TempDir(), "disk.img")
+	first := r.create(Config{Name: "first", Backing: path})
+	link := path + ".link"
+	if err := os.Symlink(path, link); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{path, link} {
+		_, err := Create(context.Background(), Config{Name: "second", SizeBytes: first.Record().SizeBytes, Backing: file, StateDir: r.dir})
+		if err == nil || !strings.Contains(err.Error(), "another disk has its data in "+file) {
+			t.Errorf("a second disk with %s: %v", file, err)
+		}
+	}
+	if err := first.Delete(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	r.create(Config{Name: "second", Backing: path})
+}
+
 func TestDiscardedRangesReadAsZerosAndFreeTheirSpace(t *testing.T) {
 	r := newRig(t)
 	path := filepath.Join(t.TempDir(), "disk.img")

@@ -6,6 +6,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/internal/filelock"
 )
 
 // store contains the disk's bytes: a memory file, or a sparse file on the host.
@@ -46,6 +48,12 @@ func (s *store) size(sizeBytes uint64) error {
 	}
 	if !info.Mode().IsRegular() {
 		return fmt.Errorf("%s is not a regular file", s.file.Name())
+	}
+	// The kernel releases the lock of a server that was killed. Some network file systems have
+	// no locks.
+	var held *filelock.HeldError
+	if errors.As(filelock.TryLock(s.file), &held) {
+		return fmt.Errorf("another disk has its data in %s: name another file", s.file.Name())
 	}
 	if have := uint64(info.Size()); have != 0 && have != sizeBytes {
 		return fmt.Errorf("%s has %d bytes and the disk %d: name the same size, or another file", s.file.Name(), have, sizeBytes)
