@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,6 +20,7 @@ import (
 	"github.com/daybook-project/daybook/internal/experiment/fixture"
 	"github.com/daybook-project/daybook/internal/experiment/paper1/shares"
 	"github.com/daybook-project/daybook/internal/experiment/scenario"
+	"github.com/daybook-project/daybook/internal/safetext"
 )
 
 type demoFlags struct {
@@ -61,13 +63,17 @@ FUSE, loop devices, BFQ and a kernel with BTF, and takes about two minutes.`,
 
 func (f *demoFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	switch {
-	case f.seconds < 5 || f.seconds > 3600:
+	case !(f.seconds >= 5 && f.seconds <= 3600): // NaN too
 		return usageError{fmt.Errorf("--seconds is %v; want 5 to 3600", f.seconds)}
 	case f.interval < minInterval || f.interval.Seconds() > f.seconds:
 		return usageError{fmt.Errorf("--interval is %v; want 1s to the length of a phase", f.interval)}
 	}
 	if _, err := law.NewLaw(f.law, law.BFQRange); err != nil {
 		return usageError{fmt.Errorf("--law: %w", err)}
+	}
+	if filepath.Ext(f.output) == pictureSuffix {
+		return usageError{fmt.Errorf("--output is %s; want the name of the HTML report, such as %s: the picture is written beside it",
+			safetext.Word(f.output), safetext.Word(withSuffix(f.output, ".html")))}
 	}
 	if os.Geteuid() != 0 {
 		return unsupportedError{errors.New("the demo needs root: it makes a disk, cgroups and BPF programs; try: sudo daybook demo")}
@@ -120,7 +126,7 @@ func (f *demoFlags) draw(stdout io.Writer, paper scenario.Scenario, phases []sce
 	if err := os.MkdirAll(filepath.Dir(output), 0o755); err != nil {
 		return fmt.Errorf("cannot write the report: %w", err)
 	}
-	picture := output[:len(output)-len(filepath.Ext(output))] + ".svg"
+	picture := withSuffix(output, pictureSuffix)
 	if err := errors.Join(os.WriteFile(output, report.HTML, 0o644), os.WriteFile(picture, report.SVG, 0o644)); err != nil {
 		return fmt.Errorf("cannot write the report: %w", err)
 	}
@@ -128,4 +134,12 @@ func (f *demoFlags) draw(stdout io.Writer, paper scenario.Scenario, phases []sce
 		_, err = fmt.Fprintf(stdout, "\nThe figures: %s and %s\n", output, picture)
 	}
 	return err
+}
+
+// pictureSuffix is that of the picture beside the report.
+const pictureSuffix = ".svg"
+
+// withSuffix replaces the suffix of a file's name.
+func withSuffix(path, suffix string) string {
+	return strings.TrimSuffix(path, filepath.Ext(path)) + suffix
 }
