@@ -28,19 +28,15 @@ named. A disk that is mounted or otherwise in use is not deleted.`,
 		RunE: func(cmd *cobra.Command, names []string) error {
 			// delete itself removes a named disk whose server is dead, so the
 			// disk counts as found.
+			var errs []error
 			if all {
-				if err := disk.recover(cmd); err != nil {
-					return err
-				}
+				errs = append(errs, disk.recover(cmd))
 				records, err := disksim.List(disk.stateDir)
-				if err != nil {
-					return err
-				}
+				errs = append(errs, err)
 				for _, record := range records {
 					names = append(names, record.Name)
 				}
 			}
-			var errs []error
 			for _, name := range names {
 				err := disksim.Delete(cmd.Context(), disk.stateDir, name)
 				if all && errors.Is(err, disksim.ErrNotFound) {
@@ -48,7 +44,10 @@ named. A disk that is mounted or otherwise in use is not deleted.`,
 				}
 				errs = append(errs, explainDisk(err))
 			}
-			return errors.Join(append(errs, disk.recover(cmd))...)
+			if !all {
+				errs = append(errs, disk.recover(cmd))
+			}
+			return errors.Join(errs...)
 		},
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "delete all disks")

@@ -33,13 +33,10 @@ func newDiskListCommand(disk *diskFlags) *cobra.Command {
 		},
 		ValidArgsFunction: disk.completeNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := disk.recover(cmd); err != nil {
-				return err
-			}
+			// One disk that cannot be removed or read does not hide the others.
+			recoverErr := disk.recover(cmd)
 			records, err := disksim.List(disk.stateDir)
-			if err != nil {
-				return err
-			}
+			err = errors.Join(recoverErr, err)
 			disks := []diskJSON{}
 			for _, record := range records {
 				if len(args) == 0 || args[0] == record.Name {
@@ -47,16 +44,18 @@ func newDiskListCommand(disk *diskFlags) *cobra.Command {
 				}
 			}
 			if len(args) == 1 && len(disks) == 0 {
-				return explainDisk(fmt.Errorf("disk %s: %w", args[0], disksim.ErrNotFound))
+				return explainDisk(errors.Join(err, fmt.Errorf("disk %s: %w", args[0], disksim.ErrNotFound)))
 			}
+			var printErr error
 			switch {
 			case path:
-				_, err = fmt.Fprintln(cmd.OutOrStdout(), disks[0].DevicePath)
-				return err
+				_, printErr = fmt.Fprintln(cmd.OutOrStdout(), disks[0].DevicePath)
 			case asJSON:
-				return printVolumeJSON(cmd.OutOrStdout(), map[string]any{"disks": disks})
+				printErr = printVolumeJSON(cmd.OutOrStdout(), map[string]any{"disks": disks})
+			default:
+				printErr = writeDisks(cmd.OutOrStdout(), disks)
 			}
-			return writeDisks(cmd.OutOrStdout(), disks)
+			return errors.Join(err, printErr)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")

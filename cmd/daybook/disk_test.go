@@ -6,12 +6,15 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/disksim"
+	"github.com/daybook-project/daybook/internal/filelock"
 	"github.com/daybook-project/daybook/internal/needs"
 )
 
@@ -101,8 +104,24 @@ func TestADiskIsCreatedListedAndDeleted(t *testing.T) {
 	if _, err := execute(t, append(state, "disk", "create", "short")...); exitCode(err) != exitUsage {
 		t.Errorf("the name again: %v", err)
 	}
-	if _, err := execute(t, append(state, "disk", "delete", "--all")...); err != nil {
-		t.Error(err)
+	// The other disk is one of a newer version, whose server runs.
+	newer := filepath.Join(dir, "newer")
+	if err := os.WriteFile(newer+".json", []byte(`{"name": "newer", "new": 1}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	server, err := filelock.Take(newer + ".lock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range [][2]string{{"list", "1.5MB/s"}, {"list short --path", created.DevicePath}, {"list --json", `"short"`}, {"delete --all", ""}} {
+		text, err := execute(t, slices.Concat(state, []string{"disk"}, strings.Fields(c[0]))...)
+		if err == nil || !strings.Contains(err.Error(), "record of disk newer") || !strings.Contains(text, c[1]) {
+			t.Errorf("beside the disk of a newer version, %s: %q, %v", c[0], text, err)
+		}
+	}
+	server.Release()
+	if err := os.Remove(newer + ".json"); err != nil {
+		t.Fatal(err)
 	}
 	text, err = execute(t, append(state, "disk", "list", "--json")...)
 	var listed struct{ Disks []diskJSON }
