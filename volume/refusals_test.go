@@ -2,6 +2,7 @@ package volume
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"os"
 	"os/exec"
@@ -54,6 +55,15 @@ func TestNamesThatCannotBeAreRefused(t *testing.T) {
 	wantError(t, r.pool.Delete(ctx, "nobody", DeleteOptions{}), ErrNotFound, "nobody")
 }
 
+// longLabels are few and short enough, but in JSON each byte takes six.
+func longLabels() map[string]string {
+	labels := map[string]string{}
+	for n := range 64 {
+		labels[fmt.Sprint(n)] = strings.Repeat("<", records.MaxLabelBytes-2)
+	}
+	return labels
+}
+
 func TestSizesAndOptionsThatCannotBeAreRefused(t *testing.T) {
 	r := newRig(t)
 	negative := int64(-1)
@@ -79,6 +89,7 @@ func TestSizesAndOptionsThatCannotBeAreRefused(t *testing.T) {
 		{SizeBytes: testBytes, Mode: os.ModeSetuid | 0o755},
 		{SizeBytes: testBytes, Labels: map[string]string{"": "x"}},
 		{SizeBytes: testBytes, Labels: map[string]string{"a": strings.Repeat("x", records.MaxLabelBytes)}},
+		{SizeBytes: testBytes, Labels: longLabels()},
 	} {
 		if _, err := r.pool.Create(t.Context(), r.name("v"), o); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%+v: %v", o, err)

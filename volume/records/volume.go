@@ -176,7 +176,8 @@ func DecodeVolume(text []byte) (record Volume, err error) {
 	return record, record.Check()
 }
 
-// Encode returns the text of a record, with the unknown fields of a newer Daybook.
+// Encode returns the text of a record, with the unknown fields of a newer Daybook. It refuses a
+// record that could not be read again; the error wraps cause.ErrInvalid.
 func (r Volume) Encode() ([]byte, error) {
 	unknown := maps.Clone(r.unknown)
 	delete(unknown, "attachment")
@@ -186,7 +187,12 @@ func (r Volume) Encode() ([]byte, error) {
 		}
 		unknown["attachment"] = a.unknown
 	}
-	return versioned.Encode(r, unknown)
+	text, err := versioned.Encode(r, unknown)
+	if err == nil && len(text) >= MaxBytes { // a newline follows
+		err = fmt.Errorf("%w: the record of volume %s would have %d bytes, more than %d: use fewer or shorter labels, or shorter paths of cgroups",
+			cause.ErrInvalid, r.Name, len(text), MaxBytes)
+	}
+	return text, err
 }
 
 // InPool says whether the blocks are an image in the pool, and count in its quota.
