@@ -192,6 +192,56 @@ func TestTheDirectoriesOfANodeAreMounted(t *testing.T) {
 	}
 }
 
+// Roles are in no namespace.
+func TestTwoReleasesHaveDifferentRoles(t *testing.T) {
+	long := strings.Repeat("n", 63) // the longest namespace
+	seen := map[string]string{}
+	for _, r := range [][2]string{{"a-b", "c"}, {"a", "b-c"}, {long, "one"}, {long, "two"}} {
+		objects, err := renderIn(r[0], r[1], chart, everything())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var role rbac.ClusterRole
+		var binding rbac.ClusterRoleBinding
+		for file, into := range map[string]any{"clusterrole.yaml": &role, "clusterrolebinding.yaml": &binding} {
+			if err := yaml.UnmarshalStrict([]byte(objects[file]), into); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if binding.Name != role.Name || binding.RoleRef.Name != role.Name || strings.ContainsAny(role.Name, "/%") {
+			t.Errorf("%v: the role %q is bound by %q as %q", r, role.Name, binding.Name, binding.RoleRef.Name)
+		}
+		if other, there := seen[role.Name]; there {
+			t.Errorf("%v and %s have the role %s", r, other, role.Name)
+		}
+		seen[role.Name] = strings.Join(r[:], " ")
+	}
+}
+
+// A path may have characters that mean something in YAML.
+func TestPathsInTheConfigurationAreTexts(t *testing.T) {
+	const odd = `/a: b #"'c`
+	objects, err := render(chart, map[string]any{
+		"kubeletDir": odd, "stateDir": odd, "config": map[string]any{"criSocket": odd, "cgroupRoot": odd},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var configuration core.ConfigMap
+	if err := yaml.UnmarshalStrict([]byte(objects["configmap.yaml"]), &configuration); err != nil {
+		t.Fatalf("%v\n%s", err, objects["configmap.yaml"])
+	}
+	var config map[string]any
+	if err := yaml.Unmarshal([]byte(configuration.Data["agent.yaml"]), &config); err != nil {
+		t.Fatalf("%v\n%s", err, configuration.Data["agent.yaml"])
+	}
+	for _, key := range []string{"kubelet_dir", "state_dir", "cri_socket", "cgroup_root"} {
+		if config[key] != odd {
+			t.Errorf("%s is %q", key, config[key])
+		}
+	}
+}
+
 // checkRules lets Prometheus itself read the alerts.
 func checkRules(t *testing.T, text string, rule *monitoring.PrometheusRule) {
 	t.Helper()

@@ -73,6 +73,10 @@ metadata:
 // render renders a chart with values over its own. The result is by the names of the
 // templates; those that render to nothing, and the notes, are left out.
 func render(dir string, values map[string]any) (map[string]string, error) {
+	return renderIn(namespace, release, dir, values)
+}
+
+func renderIn(namespace, release, dir string, values map[string]any) (map[string]string, error) {
 	chart, err := loader.Load(dir)
 	if err != nil {
 		return nil, err

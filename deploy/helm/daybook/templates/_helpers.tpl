@@ -14,9 +14,9 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{ printf "%s-agent" .Release.Name | trunc 63 | trimSuffix "-" }}
 {{- end }}
 
-{{/* Of objects that are in no namespace. */}}
+{{/* Of objects that are in no namespace, which may be longer. No other release has the same. */}}
 {{- define "daybook.clusterName" -}}
-{{ printf "%s-%s-agent" .Release.Namespace .Release.Name | trunc 63 | trimSuffix "-" }}
+{{ printf "%s:%s-agent" .Release.Namespace .Release.Name }}
 {{- end }}
 
 {{/* The directory of the runtime's socket, if it is not in runDir; else "". */}}
@@ -28,12 +28,12 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
 {{- define "daybook.config" -}}
-kubelet_dir: {{ .Values.kubeletDir }}
+kubelet_dir: {{ .Values.kubeletDir | toYaml }}
 {{- with .Values.config.criSocket }}
-cri_socket: {{ . }}
+cri_socket: {{ . | toYaml }}
 {{- end }}
-cgroup_root: {{ .Values.config.cgroupRoot }}
-state_dir: {{ .Values.stateDir }}
+cgroup_root: {{ .Values.config.cgroupRoot | toYaml }}
+state_dir: {{ .Values.stateDir | toYaml }}
 placement: {{ .Values.config.placement }}
 interval: {{ .Values.config.interval }}
 metrics: 0.0.0.0:{{ .Values.metrics.port }}
