@@ -57,8 +57,9 @@ func JournalOf(dev blockdev.Dev) (Journal, error) {
 // The error wraps ErrNoJournal if there is none.
 func JournalThread(name string) (pid int, err error) { return kernel.journalThread(name) }
 
-// JournalThreads are the kernel threads of journals, by their names in /proc/PID/comm.
-type JournalThreads map[string]int
+// JournalThreads are the kernel threads of journals, by their names in /proc/PID/comm. Kernels
+// before 5.17 shorten names, so that threads of different journals can have the same.
+type JournalThreads map[string][]int
 
 // ReadJournalThreads lists them.
 func ReadJournalThreads() (JournalThreads, error) { return kernel.journalThreads() }
@@ -74,15 +75,15 @@ const (
 // nvj/DEVICE:N, which write back what was logged.
 func (t JournalThreads) InMemory(device string) []int {
 	var pids []int
-	for comm, pid := range t {
+	for comm, all := range t {
 		name, found := strings.CutPrefix(comm, memoryThreadPrefix)
 		commit := memoryThreadPrefix + device + "-commit"
 		switch {
 		case !found:
 		case comm == commit, len(comm) == commBytes && strings.HasPrefix(commit, comm):
-			pids = append([]int{pid}, pids...)
+			pids = slices.Concat(all, pids)
 		case strings.HasPrefix(name, device+":"):
-			pids = append(pids, pid)
+			pids = append(pids, all...)
 		}
 	}
 	return pids
@@ -95,14 +96,17 @@ func IsJournalThread(pid int) bool { return kernel.isJournalThread(pid) }
 // none.
 func (t JournalThreads) Of(name string) (pid int, err error) {
 	want := journalThreadPrefix + name
-	pid, found := t[want]
-	if !found && len(want) > commBytes {
-		pid, found = t[want[:commBytes]]
+	pids := t[want]
+	if len(pids) == 0 && len(want) > commBytes {
+		short := want[:commBytes]
+		if pids = t[short]; len(pids) > 1 {
+			return 0, fmt.Errorf("the kernel thread %s is not known: this kernel shortens its name, and %d threads are called %s", want, len(pids), short)
+		}
 	}
-	if !found {
+	if len(pids) == 0 {
 		return 0, fmt.Errorf("no kernel thread %s: is the file system mounted? %w", want, ErrNoJournal)
 	}
-	return pid, nil
+	return pids[0], nil
 }
 
 // JournalInfo reads /proc/fs/jbd2/NAME/info of a mounted file system. The
@@ -172,13 +176,13 @@ func (r roots) journalThreads() (JournalThreads, error) {
 		dir := filepath.Join(r.proc, entry.Name())
 		text, err := os.ReadFile(filepath.Join(dir, "comm"))
 		comm := strings.TrimSuffix(string(text), "\n")
-		if _, known := threads[comm]; err != nil || known || !isJournalName(comm) {
+		if err != nil || !isJournalName(comm) {
 			continue // ended since the listing, or another
 		}
 		// Any process may have a name that starts with jbd2.
 		stat, err := os.ReadFile(filepath.Join(dir, "stat"))
 		if err == nil && isKernelThread(string(stat)) {
-			threads[comm] = pid
+			threads[comm] = append(threads[comm], pid)
 		}
 	}
 	return threads, nil

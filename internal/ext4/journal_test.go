@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
@@ -75,6 +76,12 @@ func TestAProcessNamedJbd2IsNotTheJournalThread(t *testing.T) {
 	put(52, "nvj/dm-31:0", 0x240040)
 	put(53, "nvj/dm-3:1", 0x400100) // a user's program
 	put(54, "nvj/nvme0n1p2-commit"[:15], 0x240040)
+	put(60, "jbd2/nvme10n1p1-8"[:15], 0x240040)
+	put(61, "jbd2/nvme10n1p1", 0x400100) // a user's program
+	put(62, "jbd2/nvme11n1p1-8"[:15], 0x240040)
+	put(63, "jbd2/nvme11n1p12-8"[:15], 0x240040)
+	put(64, "jbd2/nvme12n1-8", 0x240040)
+	put(65, "jbd2/nvme12n1-8", 0x240040) // of a killed mount, about to end
 	fake := roots{proc: proc}
 	for pid, want := range map[int]bool{10: false, 20: true, 50: true, 53: false, 99: false} {
 		if got := fake.isJournalThread(pid); got != want {
@@ -90,10 +97,13 @@ func TestAProcessNamedJbd2IsNotTheJournalThread(t *testing.T) {
 			t.Errorf("%s: threads of a journal in memory %v, want %v", name, got, want)
 		}
 	}
-	for name, want := range map[string]int{"loop0-8": 20, "nvme0n1p2-8": 30, "odd) S 2-8": 40} {
+	for name, want := range map[string]int{"loop0-8": 20, "nvme0n1p2-8": 30, "odd) S 2-8": 40, "nvme10n1p1-8": 60, "nvme12n1-8": 64} {
 		if pid, err := fake.journalThread(name); err != nil || pid != want {
 			t.Errorf("%s: got %d, %v; want %d", name, pid, err, want)
 		}
+	}
+	if pid, err := fake.journalThread("nvme11n1p12-8"); err == nil || !strings.Contains(err.Error(), "2 threads are called jbd2/nvme11n1p1") {
+		t.Errorf("one of two threads with the same shortened name: %d, %v", pid, err)
 	}
 	for _, name := range []string{"loop0", "loop1-8", "loop0-80"} {
 		if pid, err := fake.journalThread(name); !errors.Is(err, ErrNoJournal) {
