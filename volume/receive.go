@@ -43,7 +43,8 @@ type ReceiveOptions struct {
 // an existing volume, which was received before and not attached since. Receive verifies
 // the checksum of all that the sender read before a volume appears or changes. If a
 // stream is cut off, damaged or does not fit, it leaves nothing, and the error wraps
-// ErrCorrupt or ErrInvalid. It reads r to its end; anything after the stream is an error.
+// ErrCorrupt or ErrInvalid. It reads r to its end; anything after the stream is an error. After
+// an error, a read of r can still be in progress.
 //
 // The kernel mounts the received file system: receive only from senders that you trust.
 func (p *Pool) Receive(ctx context.Context, name string, r io.Reader, options ReceiveOptions) (Record, error) {
@@ -63,6 +64,8 @@ func (p *Pool) receive(ctx context.Context, name string, r io.Reader, o ReceiveO
 	if o.JournalMemory, err = o.JournalMemory.located(); err != nil {
 		return Record{}, err
 	}
+	r, stop := readUntil(ctx, r)
+	defer stop()
 	incoming, err := stream.NewReader(r)
 	if err != nil {
 		return Record{}, err

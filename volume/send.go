@@ -31,7 +31,7 @@ type SendOptions struct {
 // its present content, for which an attached volume is frozen for a moment
 // (see [Pool.Snapshot]). With base, an older snapshot of the same volume, it sends only
 // the differences. While the present content of a detached volume is sent, the volume
-// cannot be attached.
+// cannot be attached. When ctx ends, a write to w can still be in progress.
 func (p *Pool) Send(ctx context.Context, name, snapshot, base string, w io.Writer, options SendOptions) error {
 	if err := p.send(ctx, name, snapshot, base, w, options); err != nil {
 		return cause.Failed("cannot send volume %s: %w", records.Origin(name, snapshot), err)
@@ -52,11 +52,12 @@ func (p *Pool) send(ctx context.Context, name, snapshot, base string, w io.Write
 		return err
 	}
 	defer func() { err = errors.Join(err, from.close()) }()
-	out := bufio.NewWriterSize(w, chunk.Bytes)
-	if err := transfer.Send(ctx, out, from.header, from.image, from.base, o.Progress); err != nil {
-		return err
+	until, finish := writeUntil(ctx, w)
+	out := bufio.NewWriterSize(until, chunk.Bytes)
+	if err = transfer.Send(ctx, out, from.header, from.image, from.base, o.Progress); err == nil {
+		err = out.Flush()
 	}
-	return out.Flush()
+	return finish(err)
 }
 
 // source is the volume or snapshot that is sent. Its images are open, so that meanwhile

@@ -371,3 +371,35 @@ func TestASendingThatFailsLeavesNothing(t *testing.T) {
 	}
 	r.wantDetached(name, r.name("copy"))
 }
+
+// A pipe can be silent, or not be read, for ever.
+func TestASendingAndAReceivingEndWithTheirContext(t *testing.T) {
+	r := newRig(t)
+	name := r.name("db")
+	r.create(name, CreateOptions{})
+	whole := r.send(name, "", "")
+	for _, sent := range []int{0, 1000, len(whole)} { // whole: the input does not end
+		ctx, cancel := context.WithCancel(t.Context())
+		from, to := io.Pipe()
+		go func() {
+			_, _ = to.Write(whole[:sent])
+			cancel()
+		}()
+		if _, err := r.pool.Receive(ctx, r.name("x"), from, ReceiveOptions{}); !errors.Is(err, context.Canceled) {
+			t.Errorf("received after %d bytes: %v", sent, err)
+		}
+		_ = to.Close()
+	}
+	r.wantDetached(name)
+	ctx, cancel := context.WithCancel(t.Context())
+	from, to := io.Pipe()
+	go func() {
+		_, _ = io.ReadFull(from, make([]byte, 1000))
+		cancel()
+	}()
+	if err := r.pool.Send(ctx, name, "", "", to, SendOptions{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("sent: %v", err)
+	}
+	_ = from.Close()
+	r.wantDetached(name)
+}

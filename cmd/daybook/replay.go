@@ -96,7 +96,7 @@ func oneFile(_ *cobra.Command, args []string) error {
 // recording is a usage error, one of the output is none; an interruption stays one, also
 // while a pipe has no writer or its writer writes nothing.
 func replay(ctx context.Context, path string, skip int, show func(context.Context, *account.Series, string) error) error {
-	reader, err := openSeries(ctx, path)
+	reader, err := openUntil(ctx, account.OpenSeries, path)
 	if errors.Is(err, context.Canceled) {
 		return err
 	}
@@ -126,23 +126,23 @@ func replay(ctx context.Context, path string, skip int, show func(context.Contex
 	return usageError{err}
 }
 
-// openSeries opens a recording, and returns when ctx ends: the open of a pipe waits for its
-// writer.
-func openSeries(ctx context.Context, path string) (*account.Series, error) {
+// openUntil opens something, and returns when ctx ends: the open of a pipe waits for its writer.
+func openUntil[T any](ctx context.Context, open func(path string) (T, error), path string) (T, error) {
 	type opened struct {
-		series *account.Series
-		err    error
+		what T
+		err  error
 	}
 	result := make(chan opened, 1)
 	go func() {
-		series, err := account.OpenSeries(path)
-		result <- opened{series, err}
+		what, err := open(path)
+		result <- opened{what, err}
 	}()
 	select {
 	case r := <-result:
-		return r.series, r.err
+		return r.what, r.err
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		var none T
+		return none, ctx.Err()
 	}
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -167,7 +168,10 @@ The kernel will mount what is received: receive only from senders that you trust
 			}
 			in := cmd.InOrStdin()
 			if cmd.Flags().Changed("input") {
-				file, err := os.Open(input)
+				file, err := openUntil(cmd.Context(), os.Open, input)
+				if errors.Is(err, context.Canceled) {
+					return err
+				}
 				if err != nil {
 					return usageError{fmt.Errorf("--input: %w", err)}
 				}
