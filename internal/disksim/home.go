@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/daybook-project/daybook/internal/filelock"
+	"github.com/daybook-project/daybook/internal/safetext"
+	"github.com/daybook-project/daybook/internal/trusted"
 )
 
 // home is a state directory. A disk NAME has in it
@@ -48,7 +50,8 @@ func makeHome(dir string) (home, error) {
 }
 
 // findHome resolves the path of a state directory that should exist. The error
-// wraps fs.ErrNotExist if it does not.
+// wraps fs.ErrNotExist if it does not. One that another user can write is refused:
+// links in it would lead to other files, and records name processes that are ended.
 func findHome(dir string) (home, error) {
 	if dir == "" {
 		dir = DefaultStateDir
@@ -60,6 +63,9 @@ func findHome(dir string) (home, error) {
 	dir, err = filepath.EvalSymlinks(dir)
 	if err != nil {
 		return "", fmt.Errorf("state directory: %w", err)
+	}
+	if err := trusted.Directory.CheckPath(dir); err != nil {
+		return "", fmt.Errorf("cannot use the state directory %s: %w; choose one that nobody else can write", safetext.Line(dir), err)
 	}
 	return home(dir), nil
 }

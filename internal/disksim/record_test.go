@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/daybook-project/daybook/internal/awaittest"
 	"github.com/daybook-project/daybook/internal/filelock/locktest"
+	"github.com/daybook-project/daybook/internal/needs"
 )
 
 var sampleRecord = Record{Name: "slow", SizeBytes: 1 << 30, Parameters: presets["hdd"], Device: "loop3", Dev: "7:3"}
@@ -176,5 +178,31 @@ func TestAStoreKeepsOnlyItsOwnSize(t *testing.T) {
 	}
 	if info, err := os.Stat(path); err != nil || info.Size() != 1<<20 {
 		t.Errorf("the file was changed: %v, %v", info, err)
+	}
+}
+
+// Its files could be links, and its records name any process.
+func TestAStateDirectoryOfAnotherUserIsRefused(t *testing.T) {
+	needs.Root(t)
+	for name, prepare := range map[string]func(dir string) error{
+		"another user's":    func(dir string) error { return os.Chown(dir, 1234, 1234) },
+		"everybody's":       func(dir string) error { return os.Chmod(dir, 0o777) },
+		"writable by group": func(dir string) error { return os.Chmod(dir, 0o770) },
+	} {
+		dir := t.TempDir()
+		if err := errors.Join(os.WriteFile(filepath.Join(dir, "x.json"), []byte("{}"), 0o600), prepare(dir)); err != nil {
+			t.Fatal(err)
+		}
+		_, createErr := Create(t.Context(), Config{Name: "y", StateDir: dir})
+		_, recoverErr := Recover(t.Context(), dir)
+		_, listErr := List(dir)
+		for what, err := range map[string]error{"create": createErr, "recover": recoverErr, "list": listErr, "delete": Delete(t.Context(), dir, "x")} {
+			if err == nil || !strings.Contains(err.Error(), "cannot use the state directory "+dir) {
+				t.Errorf("%s: %s: %v", name, what, err)
+			}
+		}
+		if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
+			t.Errorf("%s: %v, %v", name, entries, err)
+		}
 	}
 }
