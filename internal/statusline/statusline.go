@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/charmbracelet/x/ansi"
 	"github.com/charmbracelet/x/term"
 )
 
@@ -31,12 +32,26 @@ func (l *Line) Terminal() bool { return l.terminal }
 // Shown reports whether there is a text now.
 func (l *Line) Shown() bool { return l.shown }
 
-// Show replaces the text.
+// Show replaces the text. It shows what fits into the line: only the last one of several could be
+// cleared again.
 func (l *Line) Show(text string) {
 	if l.terminal {
-		fmt.Fprintf(l.out, "%s%s", clear, text)
+		fmt.Fprintf(l.out, "%s%s", clear, l.fit(text))
 		l.shown = true
 	}
+}
+
+// fit shortens a text to the width of the terminal, as far as that is known.
+func (l *Line) fit(text string) string {
+	file, ok := l.out.(*os.File)
+	if !ok {
+		return text
+	}
+	width, _, err := term.GetSize(file.Fd())
+	if err != nil || width <= 0 {
+		return text
+	}
+	return ansi.Truncate(text, width-1, "…")
 }
 
 // End removes the text, so that other output can follow.
