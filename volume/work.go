@@ -34,6 +34,9 @@ func (w work) image() string { return filepath.Join(w.path, store.ImageFile) }
 // newWork makes a directory in which a volume is made. Blocks in the pool are made at
 // once, and count in the quota from now on. Other blocks are only recorded.
 func (p *Pool) newWork(ctx context.Context, record Record) (w work, err error) {
+	if _, err := record.Encode(); err != nil {
+		return work{}, err // before the image is written
+	}
 	all, err := p.files.Lock(ctx)
 	if err != nil {
 		return work{}, err
