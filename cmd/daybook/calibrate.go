@@ -36,11 +36,13 @@ second, sequential and random, of reads and of writes. It prints the commands th
 io.cost up, and changes nothing itself. The model has three quarters of the measured rates
 (--model-part), because io.cost does not count journals, which come on top. The settings
 are for hosts with "daybook control"; with --for volumes they are for volumes whose weights
-nothing corrects: io.cost then holds large writes to its model, and follows a changed weight
-later. DEV is a disk, a partition, or a directory on a file system. It needs fio. It reads and overwrites a file
-of its own in DIR, on an ext4 or XFS file system of the disk (default: where most space is
-free). With --raw-writes it overwrites the disk itself, which must be unused and hold
-nothing. The disk should be idle.`,
+nothing corrects: io.cost then holds large writes to its model, and follows a changed
+weight later.
+
+DEV is a disk, a partition, or a directory on a file system. It needs fio. It reads and
+overwrites a file of its own in DIR, on an ext4 or XFS file system of the disk (default:
+where most space is free). With --raw-writes it overwrites the disk itself, which must be
+unused and hold nothing. The disk should be idle.`,
 		Example: `  daybook calibrate /srv/data
   daybook calibrate /srv/data --json --output costs.json
   daybook top --estimator syscalls --calibration costs.json
