@@ -35,7 +35,7 @@ divides a modelled disk by weights: sequential bytes per second, and requests of
 second, sequential and random, of reads and of writes. It prints the commands that set
 io.cost up, and changes nothing itself. The model has three quarters of the measured rates
 (--model-part), because io.cost does not count journals, which come on top. The settings
-are for hosts with "daybook control"; with --for volumes they are for volumes whose weights
+are for hosts with "daybook control". With --for volumes they are for volumes whose shares
 nothing corrects: io.cost then holds large writes to its model, and follows a changed
 weight later.
 
