@@ -122,7 +122,7 @@ func (f *adoptFlags) run(cmd *cobra.Command, args []string) error {
 		}
 		return f.releaseNow(cmd, args)
 	}
-	entries, err := f.entries(args)
+	entries, err := f.entries(cmd.Context(), args)
 	if err != nil {
 		return usageError{err}
 	}
@@ -130,17 +130,12 @@ func (f *adoptFlags) run(cmd *cobra.Command, args []string) error {
 }
 
 // entries are those of the command line, or of the configuration.
-func (f *adoptFlags) entries(args []string) ([]adopt.Entry, error) {
+func (f *adoptFlags) entries(ctx context.Context, args []string) ([]adopt.Entry, error) {
 	if f.config != "" {
 		if len(args) > 0 || len(f.cgroups)+len(f.containers) > 0 || f.weighted || f.once {
 			return nil, errors.New("--config names mount points, cgroups and weights itself")
 		}
-		file, err := os.Open(f.config)
-		if err != nil {
-			return nil, fmt.Errorf("cannot read the configuration: %w", err)
-		}
-		defer file.Close()
-		return adopt.ReadConfig(file, f.config)
+		return readConfiguration(ctx, f.config, adopt.ReadConfig)
 	}
 	if len(args) == 0 {
 		return nil, errors.New("which file system? name its mount point, such as daybook adopt /srv/db1 --container db1")

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -92,16 +91,11 @@ The configuration is YAML; all keys are optional:
 	return cmd
 }
 
-func readAgentConfig(path string) (agent.Config, error) {
+func readAgentConfig(ctx context.Context, path string) (agent.Config, error) {
 	if path == "" {
 		return agent.DefaultConfig(), nil
 	}
-	file, err := os.Open(path)
-	if err != nil {
-		return agent.Config{}, fmt.Errorf("cannot read the configuration: %w", err)
-	}
-	defer file.Close()
-	return agent.ReadConfig(file, path)
+	return readConfiguration(ctx, path, agent.ReadConfig)
 }
 
 // metricsAddress is the address of the metrics; "" if there are none.
@@ -118,7 +112,7 @@ func metricsAddress(config agent.Config) (string, error) {
 
 // runAgent runs the placement and the account or the control until one fails or ctx ends.
 func runAgent(ctx context.Context, path string, log *slog.Logger) (err error) {
-	config, err := readAgentConfig(path)
+	config, err := readAgentConfig(ctx, path)
 	if err != nil {
 		return usageError{err}
 	}

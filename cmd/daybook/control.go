@@ -121,16 +121,12 @@ cannot be read. Without --check-config, a file with errors ends control with 2.`
 	return cmd
 }
 
-// load reads the configuration and applies the flags over it.
-func (f *controlFlags) load() (control.Config, error) {
+// load gets the configuration from read and applies the flags over it.
+func (f *controlFlags) load(ctx context.Context, read func(io.Reader, string) (control.Config, error)) (control.Config, error) {
 	config := control.DefaultConfig()
 	if f.config != "" {
-		file, err := os.Open(f.config)
-		if err != nil {
-			return config, fmt.Errorf("cannot read the configuration: %w", err)
-		}
-		defer file.Close()
-		if config, err = control.ReadConfig(file, f.config); err != nil {
+		var err error
+		if config, err = readConfiguration(ctx, f.config, read); err != nil {
 			return config, err
 		}
 	}
@@ -179,7 +175,7 @@ func (f *controlFlags) log(stderr io.Writer) *slog.Logger {
 }
 
 func (f *controlFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
-	config, err := f.load()
+	config, err := f.load(ctx, control.ReadConfig)
 	if err != nil {
 		return usageError{err}
 	}
@@ -199,7 +195,8 @@ func (f *controlFlags) run(ctx context.Context, stdout, stderr io.Writer) error 
 	defer stop()
 	options := control.Options{
 		Disks: disks, RunDir: control.DefaultRunDir,
-		Config: config, OpenHost: openStateHost, Reload: hangups, Load: f.load,
+		Config: config, OpenHost: openStateHost, Reload: hangups,
+		Load:   func() (control.Config, error) { return f.load(ctx, readAgain(control.ReadConfig)) },
 		Accept: func(next control.Config) { current.Store(&next) },
 		DryRun: f.dryRun, Log: log, Recording: f.record.path,
 		Name: containerNames(), OnIdeals: promises.set,

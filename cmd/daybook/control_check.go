@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -29,12 +28,11 @@ func checkConfigFile(cmd *cobra.Command, path string, read func(io.Reader) (wron
 	if cmd.Flags().NFlag() > 1 {
 		return usageError{errors.New("--check-config goes with no other flag")}
 	}
-	file, err := os.Open(path)
-	if err != nil {
-		return usageError{fmt.Errorf("cannot read the configuration: %w", err)}
-	}
-	defer file.Close()
-	wrong, notes, err := read(file)
+	var wrong, notes []configfile.Problem
+	_, err := readConfiguration(cmd.Context(), path, func(file io.Reader, _ string) (_ struct{}, err error) {
+		wrong, notes, err = read(file)
+		return struct{}{}, err
+	})
 	var problems *configfile.Error
 	switch {
 	case errors.As(err, &problems):

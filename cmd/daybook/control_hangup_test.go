@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -24,14 +25,18 @@ func TestAHangupWhileControlStartsIsAReload(t *testing.T) {
 		}
 	}
 	control := startDaybook(t, "control", "--dry-run", "--config", config)
-	read := func(what string) {
+	open := func(what string) (pipe *os.File) {
 		t.Helper()
-		var pipe *os.File
 		await(t, control, what, func() (is bool) {
 			var err error
 			pipe, err = os.OpenFile(config, os.O_WRONLY|unix.O_NONBLOCK, 0)
 			return err == nil
 		})
+		return pipe
+	}
+	read := func(what string) {
+		t.Helper()
+		pipe := open(what)
 		if next != "" {
 			if err := os.Rename(next, config); err != nil {
 				t.Fatal(err)
@@ -50,4 +55,20 @@ func TestAHangupWhileControlStartsIsAReload(t *testing.T) {
 	}
 	read("it reads the configuration")
 	read("it reads the configuration again")
+
+	// It ends also while it waits for what a reload reads.
+	if err := control.cmd.Process.Signal(unix.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	pipe := open("it reads the configuration a third time")
+	defer pipe.Close()
+	if err := control.cmd.Process.Signal(unix.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(time.Minute); !control.hasEnded(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			_ = control.cmd.Process.Kill()
+			t.Fatal("it waits for its configuration after SIGTERM")
+		}
+	}
 }

@@ -96,7 +96,7 @@ func oneFile(_ *cobra.Command, args []string) error {
 // recording is a usage error, one of the output is none; an interruption stays one, also
 // while a pipe has no writer or its writer writes nothing.
 func replay(ctx context.Context, path string, skip int, show func(context.Context, *account.Series, string) error) error {
-	reader, err := openUntil(ctx, account.OpenSeries, path)
+	reader, err := untilDone(ctx, func() (*account.Series, error) { return account.OpenSeries(path) })
 	if errors.Is(err, context.Canceled) {
 		return err
 	}
@@ -124,26 +124,6 @@ func replay(ctx context.Context, path string, skip int, show func(context.Contex
 		return ctx.Err()
 	}
 	return usageError{err}
-}
-
-// openUntil opens something, and returns when ctx ends: the open of a pipe waits for its writer.
-func openUntil[T any](ctx context.Context, open func(path string) (T, error), path string) (T, error) {
-	type opened struct {
-		what T
-		err  error
-	}
-	result := make(chan opened, 1)
-	go func() {
-		what, err := open(path)
-		result <- opened{what, err}
-	}()
-	select {
-	case r := <-result:
-		return r.what, r.err
-	case <-ctx.Done():
-		var none T
-		return none, ctx.Err()
-	}
 }
 
 func showLaw(ctx context.Context, reader *account.Series, lawName string, options top.Options) error {

@@ -168,7 +168,7 @@ The kernel will mount what is received: receive only from senders that you trust
 			}
 			in := cmd.InOrStdin()
 			if cmd.Flags().Changed("input") {
-				file, err := openUntil(cmd.Context(), os.Open, input)
+				file, err := untilDone(cmd.Context(), func() (*os.File, error) { return os.Open(input) })
 				if errors.Is(err, context.Canceled) {
 					return err
 				}
