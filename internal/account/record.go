@@ -127,8 +127,13 @@ func (r *Recorder) prepare() error {
 	if r.lock, err = lockRecording(r.file, info); err != nil {
 		return err
 	}
-	// Only now: the one that held the lock may have written in between.
-	if info, err = r.file.Stat(); err != nil {
+	return r.findEnd() // only now: the one that held the lock may have written in between
+}
+
+// findEnd finds the end of the last whole line, and begins the recording if there is none.
+func (r *Recorder) findEnd() error {
+	info, err := r.file.Stat()
+	if err != nil {
 		return err
 	}
 	if r.end, err = lastLineEnd(r.file, info.Size()); err != nil {
@@ -238,6 +243,12 @@ func (r *Recorder) Record(s Sample) error {
 	}
 	if err := checkFields(line); err != nil {
 		return fmt.Errorf("cannot record a sample to %s: %w", r.path, err)
+	}
+	// Another program can have emptied the file, as logrotate does with copytruncate.
+	if info, err := r.file.Stat(); err == nil && info.Size() < max(r.begin, r.end) {
+		if err := r.findEnd(); err != nil {
+			return fmt.Errorf("cannot record to %s, which another program has cut off: %w", r.path, err)
+		}
 	}
 	if r.full(len(line) + 1) {
 		if err := r.rotate(); err != nil {

@@ -434,3 +434,30 @@ func FuzzReader(f *testing.F) {
 		}
 	})
 }
+
+// As by logrotate with copytruncate. What is written then must not begin behind a hole.
+func TestARecordingThatAnotherProgramCutsOffIsBegunAgain(t *testing.T) {
+	for _, kept := range []int64{0, 5, -1} {
+		path := filepath.Join(t.TempDir(), "r")
+		r, err := OpenRecorder(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		recordSeconds(t, r, 0, 3)
+		if kept < 0 {
+			kept += r.end
+		}
+		if err := os.Truncate(path, kept); err != nil {
+			t.Fatal(err)
+		}
+		recordSeconds(t, r, 3, 5)
+		want := "[3 4]"
+		if kept > 5 { // less than the header
+			want = "[0 1 3 4]"
+		}
+		if got := fmt.Sprint(series(t, path)); got != want {
+			t.Errorf("of a file cut off after %d bytes: %s, want %s", kept, got, want)
+		}
+	}
+}
