@@ -98,6 +98,7 @@ func OpenRotating(path string, rotation Rotation) (*Recorder, error) {
 	if err := rotation.Check(); err != nil {
 		return nil, fmt.Errorf("cannot record: %w", err)
 	}
+	path = resolved(path)
 	if rotation.MaxBytes > 0 {
 		if err := checkRotation(path, rotation.Files); err != nil {
 			return nil, fmt.Errorf("cannot record: %w", err)

@@ -129,6 +129,31 @@ func isRecording(path string) bool {
 	return startsLikeHeader(file)
 }
 
+// maxLinks is how many symbolic links the kernel follows.
+const maxLinks = 40
+
+// resolved is the path that a symbolic link leads to, which need not exist: the older files are
+// beside it, and a rotation must replace it and not the link.
+func resolved(path string) string {
+	at := path
+	for range maxLinks {
+		target, err := os.Readlink(at)
+		if err != nil {
+			break
+		}
+		if !filepath.IsAbs(target) {
+			target = filepath.Dir(at) + "/" + target
+		}
+		at = target
+	}
+	if named, err := os.Stat(path); err == nil {
+		if found, err := os.Stat(at); err != nil || !os.SameFile(named, found) {
+			return path // a link of /proc to a pipe
+		}
+	}
+	return at
+}
+
 func rotatedPath(path string, n int) string { return path + "." + strconv.Itoa(n) }
 
 // rotated lists the numbers of the older files of a recording, newest first.

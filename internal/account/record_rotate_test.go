@@ -234,3 +234,29 @@ func TestARecordingMayBeReadWhileItIsRotated(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// As one to a larger disk.
+func TestARotatedRecordingStaysWhereASymbolicLinkLeads(t *testing.T) {
+	for _, target := range []string{"/far/r", "far/r", "other"} {
+		dir := t.TempDir()
+		far := filepath.Join(dir, "far")
+		if strings.HasPrefix(target, "/") {
+			target = dir + target
+		}
+		link := filepath.Join(dir, "link")
+		if err := errors.Join(os.Mkdir(far, 0o755), os.Symlink("far/r", filepath.Join(dir, "other")), os.Symlink(target, link)); err != nil {
+			t.Fatal(err)
+		}
+		for run := range 3 { // the link leads nowhere at first
+			r := rotating(t, link, 3)
+			recordSeconds(t, r, 6*run, 6*run+6)
+			r.Close()
+		}
+		if beside, there := names(t, link), names(t, filepath.Join(far, "r")); beside != "far link other" || there != "r r.1 r.2" {
+			t.Errorf("%s: there are %s, and %s where the link leads", target, beside, there)
+		}
+		if got := series(t, link); len(got) < 5 || got[len(got)-1] != 17 || got[len(got)-1]-got[0] != len(got)-1 {
+			t.Errorf("%s: the series is %v", target, got)
+		}
+	}
+}
