@@ -138,6 +138,9 @@ func (c *Controller) forgetVanished(exists map[string]uint64) {
 	for path, g := range renamed {
 		c.log.Info("the cgroup was renamed", "cgroup", path, "before", g.Cgroup)
 		g.Cgroup, c.cgroups[path] = path, g
+		if checkCgroup(path) != nil {
+			c.release(g) // the state cannot have it, and could not be saved any more
+		}
 	}
 	c.restoreOutlived()
 	c.seen.forget(exists)
@@ -160,13 +163,16 @@ func (c *Controller) forgetWritten(g *governed) {
 // returns nil if the cgroup has vanished or was replaced since the list was made, has no
 // weight, or still has the weight of its unit's last cgroup (see outlive).
 func (c *Controller) look(path string, now sight) *governed {
+	if checkCgroup(path) != nil {
+		return nil
+	}
 	if g := c.cgroups[path]; g != nil {
 		return g
 	}
 	if g := now.found[path]; g != nil {
 		return g
 	}
-	if checkCgroup(path) != nil || c.outlived[path] != nil {
+	if c.outlived[path] != nil {
 		return nil
 	}
 	setting, err := c.host.Weights.Get(path)
@@ -199,29 +205,34 @@ func (c *Controller) look(path string, now sight) *governed {
 func (c *Controller) letGo(members map[string]bool) {
 	changed := false
 	for path, g := range c.cgroups {
-		if members[path] {
-			continue
+		if !members[path] && c.release(g) {
+			changed = true
 		}
-		if !c.options.DryRun {
-			last := g.lastWritten()
-			_, err := g.restore(c.host, c.disk.Device, &last)
-			if errors.Is(err, errBusy) {
-				continue // the next step tries again
-			}
-			if err != nil && !errors.Is(err, ErrVanished) {
-				c.complain(path, "cannot restore the cgroup; trying again", err)
-				continue // and so it stays in the state
-			}
-		}
-		c.log.Info("no longer controlled", "cgroup", path, "weight", g.Weight.Effective())
-		c.drop(g)
-		changed = true
 	}
 	if changed {
 		if err := c.save(); err != nil {
 			c.log.Error("the state keeps cgroups that are no longer controlled", "error", err)
 		}
 	}
+}
+
+// release restores a cgroup and forgets it. If it cannot be restored, it stays, and released is
+// false.
+func (c *Controller) release(g *governed) (released bool) {
+	if !c.options.DryRun {
+		last := g.lastWritten()
+		_, err := g.restore(c.host, c.disk.Device, &last)
+		if errors.Is(err, errBusy) {
+			return false // the next step tries again
+		}
+		if err != nil && !errors.Is(err, ErrVanished) {
+			c.complain(g.Cgroup, "cannot restore the cgroup; trying again", err)
+			return false // and so it stays in the state
+		}
+	}
+	c.log.Info("no longer controlled", "cgroup", g.Cgroup, "weight", g.Weight.Effective())
+	c.drop(g)
+	return true
 }
 
 func (c *Controller) name(path string) string {

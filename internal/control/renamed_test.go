@@ -64,6 +64,32 @@ func TestARenamedCgroupStaysUnderControl(t *testing.T) {
 	}
 }
 
+// The state cannot have such a path. Other cgroups that appear are controlled all the same.
+func TestACgroupThatIsRenamedToNoUTF8IsRestoredAtOnce(t *testing.T) {
+	f := newFakeHost("/ca", "/cb")
+	const moved = "/cb\xff"
+	var renamed, other Setting
+	steps := []func() account.Sample{journalling, func() account.Sample {
+		f.rename("/cb", moved)
+		f.create("/cc")
+		return journalling()
+	}, func() account.Sample {
+		renamed, other = f.weight(moved), f.weight("/cc")
+		return journalling()
+	}}
+	if err := Run(context.Background(), fakeOptions(t, f, "containers: [{match: /c*, weight: 500}]", steps...)); err != nil {
+		t.Fatal(err)
+	}
+	if renamed != (Setting{Default: 100}) || other.Device != 500 {
+		t.Errorf("after the rename: %+v, and a new cgroup %+v; want the original, and 500", renamed, other)
+	}
+	for cgroup := range f.ids {
+		if got := f.weight(cgroup); got != (Setting{Default: 100}) {
+			t.Errorf("in the end %q has %+v", cgroup, got)
+		}
+	}
+}
+
 func TestRestoreFindsACgroupThatWasRenamed(t *testing.T) {
 	f := newFakeHost("/ca", "/cb")
 	dir := t.TempDir()
