@@ -21,6 +21,7 @@ import (
 	"github.com/daybook-project/daybook/internal/control"
 	"github.com/daybook-project/daybook/internal/control/law"
 	"github.com/daybook-project/daybook/internal/interrupt"
+	"github.com/daybook-project/daybook/internal/top"
 )
 
 // controlFlags are the flags of control; they override the configuration file.
@@ -324,14 +325,14 @@ func printDecision(w io.Writer, d control.Decision) {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(table, "%s %.1f s\tshare\ttarget\tideal\tweight\twould be\n", d.Device, d.Seconds)
 	for _, m := range d.Weights {
-		fmt.Fprintf(table, "%s\t%.1f %%\t%.1f %%\t%d\t%d\t%d\n", m.Cgroup, 100*m.Share, 100*m.TargetShare, m.Ideal, m.Before, m.After)
+		fmt.Fprintf(table, "%s\t%.1f %%\t%.1f %%\t%d\t%d\t%d\n", top.Safe(m.Cgroup), 100*m.Share, 100*m.TargetShare, m.Ideal, m.Before, m.After)
 	}
 	for _, l := range d.Limits {
 		what := "write limit"
 		if l.Read {
 			what = "read limit"
 		}
-		fmt.Fprintf(table, "%s\t%s\t\t%d\t%d\t%d bytes/s\n", l.Cgroup, what, l.Original, l.Before, l.After)
+		fmt.Fprintf(table, "%s\t%s\t\t%d\t%d\t%d bytes/s\n", top.Safe(l.Cgroup), what, l.Original, l.Before, l.After)
 	}
 	_ = table.Flush() // a closed pipe ends the program with SIGPIPE
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/daybook-project/daybook/internal/configfile"
 	"github.com/daybook-project/daybook/internal/control"
+	"github.com/daybook-project/daybook/internal/top"
 )
 
 // checkConfig prints all that is wrong with control's configuration.
@@ -57,10 +58,10 @@ func checkConfigFile(cmd *cobra.Command, path string, read func(io.Reader) (wron
 	return fmt.Errorf("%s: %d errors", path, len(wrong))
 }
 
-// located is FILE:LINE: TEXT, which editors know.
+// located is FILE:LINE: TEXT in one line, which editors know.
 func located(path string, p configfile.Problem, kind string) string {
-	if p.Line == 0 {
-		return fmt.Sprintf("%s: %s%s", path, kind, p.Text)
+	if p.Line != 0 {
+		path = fmt.Sprintf("%s:%d", path, p.Line)
 	}
-	return fmt.Sprintf("%s:%d: %s%s", path, p.Line, kind, p.Text)
+	return top.Safe(path + ": " + kind + p.Text)
 }

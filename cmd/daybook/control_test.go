@@ -93,6 +93,10 @@ func TestCheckConfigPrintsEveryErrorAndNeedsNoRootAndNoDisk(t *testing.T) {
 		{"containers:\n\t- match: a\n", path + ":2: found character that cannot start any token (a tab? YAML is indented by spaces)\n", exitFailure},
 		{"containers:\n- match: a\n  weight: 10001\n- match: \"[\"\n", path + ":3: weight of a: 10001: no weight file takes more than 10000\n" + path + ":4: match: ", exitFailure},
 		{"device: sda\ncontainers: [{match: \"*\"}, {match: web-*}]\n", path + ":2: note: web-* has no effect: * in line 2 matches first", 0},
+		{"device: sda\ncontainers: [{match: \"b\\n\\e2J\", weight: 0}]\n",
+			path + `:2: weight of b\x0a\x1b2J: "0": want a whole number`, exitFailure},
+		{"\"\\e[2J\": 1\n", path + `:1: unknown key \x1b[2J (`, exitFailure},
+		{"device: sda\ncontainers: [{match: \"\\e/\"}]\n", path + `:2: note: \x1b/ matches nothing`, 0},
 		{"device: sda\ncontainers: [{match: /a}, {match: /a}]\n", path + ":2: note: /a has no effect", 0},
 	} {
 		if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
@@ -137,6 +141,16 @@ func TestRestorePrintsNoEscapeSequences(t *testing.T) {
 	command.Env = append(os.Environ(), commandVariable+"=1")
 	if said, err := command.CombinedOutput(); err == nil || !strings.Contains(string(said), `/nosuch\x1b[2J`) {
 		t.Errorf("%q, %v", said, err)
+	}
+}
+
+func TestADryRunPrintsNoEscapeSequences(t *testing.T) {
+	var out bytes.Buffer
+	printDecision(&out, control.Decision{
+		Device: "sda", Weights: []control.WeightDecision{{Cgroup: "/user\x1b[2J\t\n"}}, Limits: []control.LimitDecision{{Cgroup: "/user\x1b[2J\t\n"}},
+	})
+	if said := out.String(); strings.Count(said, `/user\x1b[2J\x09\x0a `) != 2 || strings.Count(said, "\n") != 3 {
+		t.Errorf("%q", said)
 	}
 }
 
