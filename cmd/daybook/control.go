@@ -96,6 +96,14 @@ cannot be read. Without --check-config, a file with errors ends control with 2.`
 			if cmd.Flags().Changed("check-config") {
 				return checkConfig(cmd, f.checkConfig)
 			}
+			if err := refuseEmpty(cmd, "config", "law", "actuator", "state-dir", "calibration", "metrics", "record", "pool"); err != nil {
+				return err
+			}
+			if cmd.Flags().Changed("interval") {
+				if err := control.CheckInterval(f.interval); err != nil {
+					return usageError{fmt.Errorf("--interval: %w", err)}
+				}
+			}
 			return f.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
@@ -135,9 +143,6 @@ func (f *controlFlags) load(ctx context.Context, read func(io.Reader, string) (c
 		config.Devices = f.devices
 	}
 	if f.interval != 0 {
-		if err := control.CheckInterval(f.interval); err != nil {
-			return config, fmt.Errorf("--interval: %w", err)
-		}
 		config.Interval = f.interval
 	}
 	if f.law != "" {

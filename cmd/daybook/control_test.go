@@ -49,6 +49,7 @@ func TestControlRefusesWhatItCannotDo(t *testing.T) {
 		{"no such file", []string{"control", "--config", dir + "/none"}, exitUsage, "no such file"},
 		{"interval 0.1s", []string{"control", "--device", "sda", "--interval", "100ms"}, exitUsage, "--interval"},
 		{"interval -1s", []string{"control", "--device", "sda", "--interval", "-1s"}, exitUsage, "--interval"},
+		{"interval 0s", []string{"control", "--device", "sda", "--interval", "0"}, exitUsage, "--interval: 0s: want 1s"},
 		{"an unknown law", []string{"control", "--device", "sda", "--law", "pid"}, exitUsage, "feedback or paper"},
 		{"a relative state directory", []string{"control", "--device", "sda", "--state-dir", "x"}, exitUsage, "absolute"},
 		{"restore from a relative directory", []string{"restore", "--state-dir", "x"}, exitUsage, "absolute"},
@@ -59,6 +60,20 @@ func TestControlRefusesWhatItCannotDo(t *testing.T) {
 				t.Errorf("exit code %d, %v; want %d, %q", code, err, c.code, c.want)
 			}
 		})
+	}
+}
+
+// As from a variable that is not set. Restore would restore all disks.
+func TestAFlagWithAnEmptyTextIsRefused(t *testing.T) {
+	for _, args := range [][]string{
+		{"control", "--device", "sda", "--config="}, {"control", "--device", "sda", "--state-dir="}, {"control", "--device", "sda", "--law="},
+		{"control", "--device", "sda", "--actuator="}, {"control", "--device", "sda", "--record="}, {"control", "--device", "sda", "--metrics="},
+		{"restore", "--device="}, {"restore", "--state-dir="}, {"metrics", "--record="}, {"top", "--once", "--calibration="},
+	} {
+		flag := strings.TrimSuffix(args[len(args)-1], "=")
+		if _, code, err := runControl(args...); code != exitUsage || err == nil || !strings.HasPrefix(err.Error(), flag+" is empty: ") {
+			t.Errorf("%q: exit code %d, %v", args, code, err)
+		}
 	}
 }
 

@@ -34,6 +34,9 @@ containers. A Grafana dashboard is deploy/grafana/daybook.json in the source.`,
 			if _, err := serve.ListenAddress(listen); err != nil { // an empty one, too
 				return usageError{fmt.Errorf("--listen: %w", err)}
 			}
+			if err := refuseEmpty(cmd, "calibration", "record", "pool"); err != nil {
+				return err
+			}
 			return observe.withSource(cmd.Context(), listen, nil, func(source account.Source, o *observers) error {
 				fmt.Fprintf(cmd.ErrOrStderr(), "daybook: metrics on http://%s/metrics\n", o.server.Addr())
 				for {

@@ -42,6 +42,9 @@ wrote after Daybook. While control runs on the device, restore refuses: stop con
   daybook restore --state-dir /srv/daybook`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := refuseEmpty(cmd, "state-dir", "device"); err != nil {
+				return err
+			}
 			if stateDir != "" {
 				if err := checkNamedStateDir(stateDir); err != nil {
 					return usageError{fmt.Errorf("--state-dir: %w", err)}

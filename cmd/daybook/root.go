@@ -83,6 +83,17 @@ func newRootCommand() *cobra.Command {
 	return root
 }
 
+// refuseEmpty refuses the flags with an empty text, as from a variable that is not set: they would
+// count as flags that are not given.
+func refuseEmpty(cmd *cobra.Command, flags ...string) error {
+	for _, name := range flags {
+		if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() == "" {
+			return usageError{fmt.Errorf("--%s is empty: give it a value, or leave it out", name)}
+		}
+	}
+	return nil
+}
+
 // flagError says what to do about a wrong flag.
 func flagError(cmd *cobra.Command, err error) error {
 	hint := "see " + cmd.CommandPath() + " --help"

@@ -78,6 +78,9 @@ Top changes nothing on the host. It needs root and a kernel with BTF.`,
   daybook top --record /var/tmp/tuesday.daybook --metrics :9435`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := refuseEmpty(cmd, "calibration", "record", "metrics", "pool"); err != nil {
+				return err
+			}
 			options, err := show.options()
 			if err != nil {
 				return err
