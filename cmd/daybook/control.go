@@ -99,6 +99,9 @@ cannot be read. Without --check-config, a file with errors ends control with 2.`
 			if err := refuseEmpty(cmd, "config", "law", "actuator", "state-dir", "calibration", "metrics", "record", "pool"); err != nil {
 				return err
 			}
+			if err := checkEstimator(f.estimator, f.calibration); err != nil {
+				return err
+			}
 			if cmd.Flags().Changed("interval") {
 				if err := control.CheckInterval(f.interval); err != nil {
 					return usageError{fmt.Errorf("--interval: %w", err)}

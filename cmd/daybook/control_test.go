@@ -50,6 +50,8 @@ func TestControlRefusesWhatItCannotDo(t *testing.T) {
 		{"interval 0.1s", []string{"control", "--device", "sda", "--interval", "100ms"}, exitUsage, "--interval"},
 		{"interval -1s", []string{"control", "--device", "sda", "--interval", "-1s"}, exitUsage, "--interval"},
 		{"interval 0s", []string{"control", "--device", "sda", "--interval", "0"}, exitUsage, "--interval: 0s: want 1s"},
+		{"an unknown estimator", []string{"control", "--device", "sda", "--estimator", "syscall"}, exitUsage, "handles or syscalls"},
+		{"a calibration that is not used", []string{"control", "--device", "sda", "--calibration", "x"}, exitUsage, "--estimator syscalls"},
 		{"an unknown law", []string{"control", "--device", "sda", "--law", "pid"}, exitUsage, "feedback or paper"},
 		{"a relative state directory", []string{"control", "--device", "sda", "--state-dir", "x"}, exitUsage, "absolute"},
 		{"restore from a relative directory", []string{"restore", "--state-dir", "x"}, exitUsage, "absolute"},

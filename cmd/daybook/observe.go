@@ -64,14 +64,19 @@ func (f *observeFlags) check() error {
 	if o.Interval < minInterval || o.Interval > maxInterval {
 		return usageError{fmt.Errorf("--interval is %v; want %v to %v", o.Interval, minInterval, maxInterval)}
 	}
-	switch o.Estimator {
+	return checkEstimator(o.Estimator, o.Calibration)
+}
+
+// checkEstimator checks --estimator and --calibration.
+func checkEstimator(estimator, calibration string) error {
+	switch estimator {
 	case "handles":
-		if o.Calibration != "" {
+		if calibration != "" {
 			return usageError{errors.New("--calibration is for --estimator syscalls; the handles estimator counts and needs none")}
 		}
 	case "syscalls":
 	default:
-		return usageError{fmt.Errorf("--estimator is %q; want handles or syscalls", o.Estimator)}
+		return usageError{fmt.Errorf("--estimator is %q; want handles or syscalls", estimator)}
 	}
 	return nil
 }
