@@ -3,7 +3,9 @@ package control
 import (
 	"bytes"
 	"context"
+	"errors"
 	"log/slog"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -99,5 +101,27 @@ func TestTheAdviceDoesNotNameWhatControlHadSet(t *testing.T) {
 	if !strings.Contains(log.String(), "weights have not held the shares") || !strings.Contains(log.String(), "tunable=strict_guarantees value=1") ||
 		strings.Contains(log.String(), "strict_guarantees = 0") {
 		t.Errorf("want a warning whose advice is not to set strict_guarantees, which control had set:\n%s", log.String())
+	}
+}
+
+// A state directory that a shell would take for two words.
+func TestAdvisedCommandsQuoteTheStateDirectory(t *testing.T) {
+	f := newFakeHost("/ca", "/cb")
+	f.before = func(what string) error {
+		if strings.Contains(what, "restore") {
+			return errors.New("no")
+		}
+		return nil
+	}
+	options := fakeOptions(t, f, twoEqual, journalling, journalling)
+	options.Config.StateDir, options.RunDir = filepath.Join(t.TempDir(), "my state"), "/dev/null/run"
+	var log bytes.Buffer
+	options.Log = slog.New(slog.NewTextHandler(&log, nil))
+	want := "--state-dir '" + options.Config.StateDir + "'"
+	if err := Run(context.Background(), options); err == nil || !strings.HasSuffix(err.Error(), "daybook restore "+want) {
+		t.Errorf("%v; want the end %s", err, want)
+	}
+	if said := log.String(); !strings.Contains(said, "daybook restore will want "+want) {
+		t.Errorf("want %s in:\n%s", want, said)
 	}
 }

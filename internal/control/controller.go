@@ -8,6 +8,7 @@ import (
 
 	"github.com/daybook-project/daybook/internal/account"
 	"github.com/daybook-project/daybook/internal/control/law"
+	"github.com/daybook-project/daybook/internal/safetext"
 )
 
 // Controller applies a law to one disk. Run starts and stops it.
@@ -181,7 +182,7 @@ func (c *Controller) begin() error {
 	if !c.options.DryRun {
 		if c.options.RunDir != "" {
 			if err := rememberStateDir(c.options.RunDir, c.disk.Device, c.config.StateDir); err != nil {
-				c.log.Warn("daybook restore will want --state-dir "+c.config.StateDir, "error", err)
+				c.log.Warn("daybook restore will want --state-dir "+safetext.Word(c.config.StateDir), "error", err)
 			}
 		}
 		// Save even if there is nothing to save yet: the first change must not be
@@ -251,7 +252,7 @@ func (c *Controller) restoreAll() error {
 		"vanished", len(outcome.Vanished), "replaced", len(outcome.Replaced), "failed", len(outcome.Failed))
 	if left != nil {
 		return errors.Join(err, left.Save(c.config.StateDir),
-			fmt.Errorf("not all settings of %s could be restored; try again with: daybook restore --state-dir %s", c.disk.Device, c.config.StateDir))
+			fmt.Errorf("not all settings of %s could be restored; try again with: daybook restore --state-dir %s", c.disk.Device, safetext.Word(c.config.StateDir)))
 	}
 	removeErr := c.state.Remove(c.config.StateDir)
 	if removeErr == nil {
