@@ -71,4 +71,7 @@ func TestAHangupWhileControlStartsIsAReload(t *testing.T) {
 			t.Fatal("it waits for its configuration after SIGTERM")
 		}
 	}
+	if err := control.cmd.Wait(); err != nil {
+		t.Errorf("%v; want exit code 0:\n%s", err, control.said(t))
+	}
 }

@@ -163,3 +163,25 @@ func TestSamplesWithoutSenseAreSurvived(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// An interruption is no error. If it were one, a failure to restore would count as a part of it.
+func TestAnInterruptionWhileTheMeterStartsIsNoError(t *testing.T) {
+	for _, fails := range []bool{false, true} {
+		f := newFakeHost("/ca", "/cb")
+		f.before = func(what string) error {
+			if fails && strings.Contains(what, "restore") {
+				return errors.New("no")
+			}
+			return nil
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		options := fakeOptions(t, f, twoEqual)
+		options.OpenSource = func([]string, time.Duration) (account.Source, error) {
+			cancel()
+			return nil, ctx.Err()
+		}
+		if err := Run(ctx, options); (err != nil) != fails || errors.Is(err, context.Canceled) {
+			t.Errorf("a restore that fails is %v: %v", fails, err)
+		}
+	}
+}

@@ -59,6 +59,9 @@ func (r *runner) stop() error {
 func (r *runner) loop(ctx context.Context) error {
 	opened := r.config.Step()
 	source, err := r.options.OpenSource(r.devices(), opened)
+	if err != nil && ctx.Err() != nil {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
