@@ -1,6 +1,7 @@
 package account
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -118,6 +119,20 @@ func removeUnbegun(path string) error {
 		return fmt.Errorf("%s exists and is not a recording; move it away", path)
 	}
 	return errors.Join(err, os.Remove(path))
+}
+
+// unbegun reports whether a file is empty, or has a part of a header: a power cut can leave that of
+// one that was just begun.
+func unbegun(path string) bool {
+	header, err := recordingHeaderLine()
+	if err != nil {
+		return false
+	}
+	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() || info.Size() > int64(len(header)) {
+		return false
+	}
+	text, err := os.ReadFile(path)
+	return err == nil && bytes.HasPrefix(header, text)
 }
 
 func isRecording(path string) bool {

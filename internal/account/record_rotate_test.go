@@ -260,3 +260,38 @@ func TestARotatedRecordingStaysWhereASymbolicLinkLeads(t *testing.T) {
 		}
 	}
 }
+
+// The power can fail when the name of the new file is on the disk, and its content is not.
+func TestTheOlderFilesAreReadIfTheNewestHasNoHeader(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "r")
+	r := rotating(t, path, 3)
+	recordSeconds(t, r, 0, 9)
+	r.Close()
+	for _, text := range []string{"", `{"daybook_rec`} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s, err := OpenSeries(path)
+		if err != nil {
+			t.Fatalf("%q: %v", text, err)
+		}
+		samples := 0
+		for ; err == nil; samples++ {
+			_, err = s.Next(t.Context())
+		}
+		if !errors.Is(err, io.EOF) || samples < 3 || s.Unfinished() != path+": its first line is unfinished; it has no sample" {
+			t.Errorf("%q: %d samples, %v, %q", text, samples, err, s.Unfinished())
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, text := range []string{"a letter\n", `{"daybook_rec` + "\n"} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := OpenSeries(path); err == nil {
+			t.Errorf("%q counts as a recording", text)
+		}
+	}
+}

@@ -17,6 +17,8 @@ type Series struct {
 	readers []*Reader
 	// at is the file being read.
 	at int
+	// unbegun: the newest file has no whole first line.
+	unbegun bool
 }
 
 var _ Source = (*Series)(nil)
@@ -60,8 +62,12 @@ func openSeries(path string) (*Series, error) {
 		return nil, err
 	}
 	s := &Series{path: path, paths: paths}
-	for _, name := range paths {
+	for n, name := range paths {
 		reader, err := OpenReader(name)
+		if err != nil && n > 0 && n == len(paths)-1 && unbegun(name) {
+			s.unbegun = true
+			break
+		}
 		if err != nil {
 			return nil, errors.Join(err, s.Close())
 		}
@@ -104,6 +110,9 @@ func (s *Series) Unfinished() string {
 		if line, length, truncated := r.Truncated(); truncated {
 			return fmt.Sprintf("%s: line %d is unfinished (%d bytes); it is left out", s.paths[n], line, length)
 		}
+	}
+	if s.unbegun {
+		return s.paths[len(s.readers)] + ": its first line is unfinished; it has no sample"
 	}
 	return ""
 }
