@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/daybook-project/daybook/internal/account"
 )
 
 // After SIGSTOP the next sample is of the whole pause. Nothing corrected the weights
@@ -40,6 +42,29 @@ func TestAPauseOfControlIsNotTheFaultOfTheWeights(t *testing.T) {
 	}
 	if c.tuning.level == 0 {
 		t.Errorf("no tunables are set:\n%s", log.String())
+	}
+	if err := c.stop(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// With many containers on one disk, a step of every disk lasts the whole interval. That is no pause.
+func TestAStepThatIsLongBecauseOfAnotherDiskIsNoPause(t *testing.T) {
+	f := newFakeHost("/ca", "/cb")
+	f.tunables = map[string]string{"low_latency": "0", "strict_guarantees": "0", "timeout_sync": "124", "slice_idle": "8", "nr_requests": "256"}
+	options := fakeOptions(t, f, twoEqual)
+	options.Disks = append(options.Disks, Disk{Device: "many", Dev: "7:1", Host: newFakeHost().host()})
+	c := began(t, options)
+	for range 4 {
+		ca, cb := did("/ca", 160e6, 0), did("/cb", 40e6, 0)
+		ca.BusySeconds, cb.BusySeconds = 5, 5
+		sample := sampleOf(ca, cb)
+		sample.IntervalSeconds = 5.01
+		sample.Devices = append(sample.Devices, account.Device{Device: "many", Containers: make([]account.Container, maxStepped+1)})
+		c.interval(sample)
+	}
+	if c.late || c.tuning.level == 0 {
+		t.Errorf("late %t, and tunables of level %d; want some, because shares are missed", c.late, c.tuning.level)
 	}
 	if err := c.stop(); err != nil {
 		t.Fatal(err)

@@ -81,7 +81,7 @@ func (r *runner) loop(ctx context.Context) error {
 				if err := r.interval(got.sample); err != nil {
 					return err
 				}
-				m.setInterval(r.config.stepFor(r.containersOf(got.sample)))
+				m.setInterval(r.config.stepFor(containersOn(r.options.Disks, got.sample)))
 				m.want()
 			case errors.Is(got.err, io.EOF) || ctx.Err() != nil:
 				return nil
@@ -168,12 +168,12 @@ func (c *Controller) present() error {
 	return c.disk.Present()
 }
 
-// containersOf is the largest number of containers that a sample has on one of the
-// disks.
-func (r *runner) containersOf(sample account.Sample) int {
+// containersOn is the largest number of containers that a sample has on one of the disks. It
+// decides how long the next step of all of them is.
+func containersOn(disks []Disk, sample account.Sample) int {
 	most := 0
-	for _, c := range r.live {
-		if device, ok := c.find(sample); ok {
+	for _, device := range sample.Devices {
+		if slices.ContainsFunc(disks, func(d Disk) bool { return d.Device == device.Device }) {
 			most = max(most, len(device.Containers))
 		}
 	}
