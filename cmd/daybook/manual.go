@@ -19,8 +19,8 @@ Exit codes:
   1    the work failed, or a check found something wrong (doctor, --check-config)
   2    the command line, or a file given to it, is wrong
   3    this host lacks something: root, BTF, BFQ or FUSE
-  130  interrupted by Ctrl-C, SIGTERM, SIGHUP or SIGQUIT, after cleaning up; control, adopt,
-       agent and serve docker, which run until then, end with 0
+  130  interrupted by Ctrl-C, SIGTERM, SIGHUP or SIGQUIT, after cleaning up;
+       control, adopt, agent and serve docker, which run until then, end with 0
   141  nobody reads the output any more, as after "| head"; after cleaning up
 
 Files:
