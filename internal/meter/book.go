@@ -237,9 +237,11 @@ func (b *Book) dropReplaced() {
 // kernel may have charged them in an earlier interval (carried).
 func (b *Book) enterJournal(pages map[uint32]*page, in Readings) charges {
 	elsewhere := make(map[uint32]bool)
+	foreign := make(map[uint32]uint64) // what file systems on other disks logged on a disk
 	for _, c := range in.Events.Commits {
 		if disk, _ := in.diskBelow(c.JournalDisk); disk != 0 && disk != in.DiskOf[c.Dev] {
 			elsewhere[c.Dev] = true
+			foreign[disk] += c.JournalBytes
 		}
 	}
 	for dev, charges := range in.Journal {
@@ -259,7 +261,8 @@ func (b *Book) enterJournal(pages map[uint32]*page, in Readings) charges {
 	taken := make(charges, len(pages))
 	for disk, p := range pages {
 		here := p.device.JournalBytes - p.device.JournalElsewhereBytes
-		taken[disk] = takeFrom(b.logged[disk], here)
+		// It is not known which cgroup was charged for the foreign part, which stays in its line.
+		taken[disk] = takeFrom(takeFrom(b.logged[disk], here+foreign[disk]), here)
 		for charged, bytes := range taken[disk] {
 			p.unit(charged).ReturnedBytes += bytes
 		}

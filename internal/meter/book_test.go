@@ -175,6 +175,45 @@ func TestAnExternalJournalIsChargedButNotSubtractedFromTheDisk(t *testing.T) {
 	}
 }
 
+// The disk of an external journal has a file system of its own, too. Its journal is subtracted from
+// the cgroup that the kernel charged for it, and not from that of the other journal's thread, also
+// when that journal has logged much before.
+func TestAnExternalJournalStaysInItsLineOnADiskWithAnotherJournal(t *testing.T) {
+	const otherFs, intervals = 8 << 20, 1000
+	book := NewBook()
+	own := func() (events journal.Events) {
+		events.Commits = []journal.Commit{{Dev: fsDev, JournalDisk: fsDev, JournalBytes: mebi, Dirtied: map[uint64]int64{bob: 1}}}
+		events.Writes = []journal.Write{
+			{Disk: fsDev, Kind: journal.KindJournal, Charged: root, Bytes: mebi}, {Disk: fsDev, Kind: journal.KindChargedWrite, Charged: root, Bytes: mebi},
+		}
+		return events
+	}
+	for range intervals {
+		events := journal.Events{
+			Commits: []journal.Commit{{Dev: otherFs, JournalDisk: fsDev, JournalBytes: 9 * mebi, Dirtied: map[uint64]int64{alice: 1}}},
+			Writes: []journal.Write{
+				{Disk: fsDev, Kind: journal.KindJournal, Charged: alice, Bytes: 9 * mebi}, {Disk: fsDev, Kind: journal.KindChargedWrite, Charged: alice, Bytes: 9 * mebi},
+			},
+		}
+		got := book.Account(readings(events, 0, 9*mebi))
+		if a := find(t, got, "/a"); a.ChargedWriteBytes != 9*mebi || got[0].UnaccountedBytes != 0 {
+			t.Fatalf("the external journal alone: %+v", got)
+		}
+	}
+	events := own()
+	got := book.Account(readings(events, 0, mebi))
+	if r, b := find(t, got, "/"), find(t, got, "/b"); r.Bytes() != 0 || r.ReturnedBytes != mebi || b.JournalBytes != mebi || got[0].UnaccountedBytes != 0 {
+		t.Errorf("the disk's own journal: %+v", got)
+	}
+	// Nothing is left to be returned by the other one.
+	events = own()
+	events.Writes = append(events.Writes, journal.Write{Disk: fsDev, Kind: journal.KindChargedWrite, Charged: alice, Bytes: mebi})
+	got = book.Account(readings(events, 0, 2*mebi))
+	if a := find(t, got, "/a"); a.ChargedWriteBytes != mebi || a.ReturnedBytes != 0 || got[0].UnaccountedBytes != 0 {
+		t.Errorf("its own writes: %+v", got)
+	}
+}
+
 func TestMetadataFollowsItsCommitForAWhile(t *testing.T) {
 	book := NewBook()
 	book.Account(readings(journal.Events{Commits: []journal.Commit{
