@@ -48,6 +48,8 @@ type Controller struct {
 	// late means that the last step took so long that what happened in it says nothing of
 	// what control achieves.
 	late bool
+	// nextStep is how long the coming step is to take, in seconds; 0: not known yet.
+	nextStep float64
 	// scheduler records whether the disk's scheduler follows its weights.
 	scheduler     schedulerTrust
 	seenScheduler seenScheduler

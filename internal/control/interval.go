@@ -53,7 +53,9 @@ func (c *Controller) interval(sample account.Sample) {
 	c.lookForChanges()
 	c.refreshOrComplain()
 	clear(c.limits.held)
-	c.late = sample.IntervalSeconds > max(judge.WindowSeconds, 2*c.config.stepFor(containersOn(c.options.Disks, sample)).Seconds())
+	step := c.config.stepFor(containersOn(c.options.Disks, sample)).Seconds()
+	c.late = sample.IntervalSeconds > max(judge.WindowSeconds, 2*max(step, c.nextStep))
+	c.nextStep = step
 	decision := Decision{Device: c.disk.Device, Seconds: sample.IntervalSeconds, DryRun: c.options.DryRun}
 	done := sums(device)
 	c.commitSeconds = float64(device.Transactions) * device.CommitSeconds

@@ -71,6 +71,32 @@ func TestAStepThatIsLongBecauseOfAnotherDiskIsNoPause(t *testing.T) {
 	}
 }
 
+// The number of containers decides about the length of the next step, and not of the one in which
+// they are counted. So it can go up and down.
+func TestAStepThatWasLongForMoreContainersIsNoPause(t *testing.T) {
+	f := newFakeHost("/ca", "/cb")
+	f.tunables = map[string]string{"low_latency": "0", "strict_guarantees": "0", "timeout_sync": "124", "slice_idle": "8", "nr_requests": "256"}
+	c := began(t, fakeOptions(t, f, twoEqual))
+	seconds := MinStep.Seconds()
+	for n := range 20 {
+		ca, cb := did("/ca", uint64(32e6*seconds), 0), did("/cb", uint64(8e6*seconds), 0)
+		ca.BusySeconds, cb.BusySeconds = seconds, seconds
+		sample := sampleOf(ca, cb)
+		sample.IntervalSeconds = seconds
+		if seconds = MinStep.Seconds(); n%2 == 0 {
+			sample.Devices[1].Containers = append(sample.Devices[1].Containers, make([]account.Container, maxStepped)...)
+			seconds = 5.01
+		}
+		c.interval(sample)
+	}
+	if c.tuning.level == 0 {
+		t.Error("no tunables are set, though shares are missed")
+	}
+	if err := c.stop(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Where the ideals could not be recorded, they are recorded once that is possible.
 func TestIdealsAreRecordedOnceThereIsRoom(t *testing.T) {
 	f := newFakeHost("/ca", "/cb")
