@@ -174,7 +174,7 @@ static int make(struct blocks *b)
 	b->levels = nvj_jfs_get32(b->before + LEVELS_AT) + 1;
 	b->group_log2 = nvj_jfs_get32(b->before + GROUP_LOG2_AT);
 	b->dmaps = (b->map_blocks + DMAP_BLOCKS - 1) >> DMAP_LOG2;
-	if (!b->dmaps || b->levels > MOST_LEVELS || b->group_log2 < DMAP_LOG2 ||
+	if (!b->dmaps || !b->levels || b->levels > MOST_LEVELS || b->group_log2 < DMAP_LOG2 ||
 	    b->group_log2 > 40 || (b->map_blocks - 1) >> b->group_log2 >= MOST_GROUPS ||
 	    b->dmaps > UINT64_C(1) << 10 * b->levels)
 		return NVJ_JFS_EUCLEAN;

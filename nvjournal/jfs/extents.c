@@ -45,12 +45,16 @@ static int add(const struct nvj_jfs_disk *disk, struct nvj_jfs_extents *e, const
 	piece->first = (uint64_t)entry[3] << 32 | nvj_jfs_get32(entry + 4);
 	piece->block = nvj_jfs_extent_block(entry + 8);
 	piece->count = nvj_jfs_extent_length(entry + 8);
-	if (e->count && piece->first < piece[-1].first + piece[-1].count)
+	if (!piece->count || (e->count && piece->first < piece[-1].first + piece[-1].count))
 		return NVJ_JFS_EUCLEAN;
 	e->count++;
 	return 0;
 }
 
+/*
+ * No node is empty, and no extent. So each leaf has a block that those before it have not,
+ * and a damaged tree that has a page many times ends with an error.
+ */
 static int walk(const struct nvj_jfs_disk *disk, struct nvj_jfs_extents *e, const uint8_t *node,
 		unsigned most, unsigned level)
 {
@@ -58,7 +62,7 @@ static int walk(const struct nvj_jfs_disk *disk, struct nvj_jfs_extents *e, cons
 	uint8_t *page = NULL;
 	int error = 0;
 
-	if (next < FIRST_ENTRY || next > most || level > MOST_LEVELS)
+	if (next <= FIRST_ENTRY || next > most || level > MOST_LEVELS)
 		return NVJ_JFS_EUCLEAN;
 	if (!(node[FLAG_AT] & IS_LEAF)) {
 		page = disk->allocate(disk->context, NVJ_JFS_BLOCK_BYTES);
