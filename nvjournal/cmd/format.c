@@ -21,15 +21,16 @@
 /* The same before --offset, where there may be many slices. */
 #define SLICES_BEFORE_BYTES (UINT64_C(1) << 20)
 
-/* Returns 0 if no other journal starts within it. Otherwise prints an error. */
-static int refuse_slices(const char *file, uint64_t offset, const struct nvj_region *region)
+/*
+ * Returns 0 if no other journal starts within it. Otherwise prints an error. Content of the
+ * journal that is there, of that many bytes, belongs to it.
+ */
+static int refuse_slices(const char *file, uint64_t offset, const struct nvj_region *region,
+			 uint64_t journal_bytes)
 {
 	struct nvj_disk_super super;
-	uint64_t at = 0;
+	uint64_t at = journal_bytes ? journal_bytes - 1 : 0;
 
-	/* Content inside an existing journal belongs to it. */
-	if (!nvj_read_super(region, &super))
-		at = super.size_bytes - 1;
 	for (at = at / SLICES_BYTES * SLICES_BYTES + SLICES_BYTES; at < region->size_bytes;
 	     at += SLICES_BYTES) {
 		struct nvj_region rest = *region;
@@ -107,14 +108,17 @@ static int only_zeros(const char *file, const struct nvj_region *region, uint64_
 	return 1;
 }
 
-/* Returns 0 if formatting it loses nothing. Otherwise prints an error. */
-static int refuse(const char *file, const struct nvj_region *region)
+/*
+ * Returns 0 if formatting the region loses nothing of the journal that is there, which may
+ * be longer, and which look shows. Otherwise prints an error.
+ */
+static int refuse_content(const char *file, uint64_t offset, const struct nvj_region *region,
+			  const struct look *look)
 {
-	struct nvju_platform platform;
 	struct nvj_report report = {0};
-	struct nvj_disk_super super;
 	uint64_t marks = region->size_bytes < MARKS_BYTES ? region->size_bytes : MARKS_BYTES;
-	int error = nvj_read_super(region, &super);
+	char text[OFFSET_OPTION_BYTES];
+	int error = look->super_error;
 
 	if (error == NVJ_ENODATA) {
 		int zero = only_zeros(file, region, marks);
@@ -132,22 +136,35 @@ static int refuse(const char *file, const struct nvj_region *region)
 			 file);
 		return -1;
 	}
-	nvju_platform_init(&platform, NULL);
 	if (!error)
-		error = nvj_check(region, &platform.platform, &report);
+		error = nvj_check(nvju_region(look->region), &look->platform.platform, &report);
 	if (error) {
-		complain("cannot format %s: it holds a journal that is damaged (nvj check %s), and "
-			 "may not all be at home; destroy it with --force",
-			 file, file);
+		complain("cannot format %s: it holds a journal that is damaged (nvj check %s%s), "
+			 "and may not all be at home; destroy it with --force",
+			 file, file, offset_option(offset, text));
 		return -1;
 	}
 	if (report.clean)
 		return 0;
 	complain("cannot format %s: it holds a journal with %" PRIu64 " transactions that are not "
-		 "at home; recover it first: nvj recover %s --target DISK, or discard them with "
+		 "at home; recover it first: nvj recover %s%s --target DISK, or discard them with "
 		 "--force",
-		 file, report.transactions, file);
+		 file, report.transactions, file, offset_option(offset, text));
 	return -1;
+}
+
+/* Returns 0 if formatting the region, which is locked, loses nothing. Otherwise prints an error. */
+static int refuse(const char *file, uint64_t offset, const struct nvj_region *region)
+{
+	struct look look;
+	int result;
+
+	if (look_at(&look, file, offset, true))
+		return -1;
+	result = refuse_content(file, offset, region, &look) || refuse_inside(file, offset) ||
+		 refuse_slices(file, offset, region, look.super_error ? 0 : look.super.size_bytes);
+	look_away(&look);
+	return result;
 }
 
 /* Says why there are so many partitions, if the user did not choose the number. */
@@ -266,8 +283,7 @@ int command_format(int count, char **words)
 		complain("%s", nvju_error());
 		return EXIT_UNUSABLE;
 	}
-	if (!force && (refuse(file, nvju_region(region)) || refuse_inside(file, offset) ||
-		       refuse_slices(file, offset, nvju_region(region))))
+	if (!force && refuse(file, offset, nvju_region(region)))
 		result = EXIT_DAMAGED;
 	else
 		result = make(file, nvju_region(region), &options);

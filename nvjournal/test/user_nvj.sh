@@ -183,6 +183,8 @@ must 1 'the journal that begins at byte 0 has' "$nvj" format --allow-volatile sl
 [ "$sum" = "$(sha256sum < slices)" ] || { echo "a refused format wrote into another journal"; exit 1; }
 must 0 'partitions' "$nvj" format --allow-volatile slices --offset 4M --size 2M
 must 1 'begin after it (--offset), or make it shorter: nvj format slices --offset 4194304 --size 1048576' "$nvj" format --allow-volatile slices --offset 5M
+must 0 'partitions' "$nvj" format --allow-volatile slices --offset 4194304 --size 1048576 # it is clean
+must 0 'partitions' "$nvj" format --allow-volatile slices --offset 5M
 truncate -s 4M slices
 must 0 'partitions' "$nvj" format --allow-volatile slices # it is all its own
 
@@ -237,7 +239,15 @@ must 0 '"partition":3,' "$nvj" dump store.journal --partition 3 --json
 ! grep -v '"partition":3,' out || exit 1
 must 0 ' update ' "$nvj" dump store.journal --transaction "$last"
 must 2 'partitions 0 to 3' "$nvj" dump store.journal --partition 4
-must 1 'not at home' "$nvj" format --allow-volatile store.journal
+for size in 1M 4M 8M; do # shorter than it, or longer
+	must 1 'nvj recover store.journal --target DISK' "$nvj" format --allow-volatile store.journal --size $size
+done
+(head -c 1M /dev/zero && cat store.journal) > behind
+must 1 'nvj recover behind --offset 1048576 --target DISK' "$nvj" format --allow-volatile behind --offset 1M --size 1M
+flip behind 1048596
+flip behind 1052692
+must 1 'damaged (nvj check behind --offset 1048576)' "$nvj" format --allow-volatile behind --offset 1M
+rm behind
 [ "$sum" = "$(sha256sum store.journal store)" ] || { echo "to look changed something"; exit 1; }
 
 # --- Damage
