@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* nvj check: reads everything that recovery would read, and changes nothing. */
+#include "../user/error.h"
 #include "nvj.h"
 
 int command_check(int count, char **words)
@@ -12,6 +13,7 @@ int command_check(int count, char **words)
 		{0},
 	};
 	struct nvj_report report = {0};
+	char text[NVJU_OFFSET_OPTION_BYTES];
 	const char *file;
 	struct look look;
 	int error, result;
@@ -51,8 +53,8 @@ int command_check(int count, char **words)
 	if (!look.super_error && result == EXIT_DAMAGED && error)
 		complain("%s is damaged in committed data: recovery will write nothing. "
 			 "Restore the region from a copy; or discard what is not at home: nvj "
-			 "format --force, then check the disk's file system",
-			 file);
+			 "format %s%s --force, then check the disk's file system",
+			 file, file, nvju_offset_option(offset, text));
 	look_away(&look);
 	return result;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "../user/error.h"
 #include "../user/present.h"
 #include "../user/region.h"
 #include "nvj.h"
@@ -117,7 +118,7 @@ static int refuse_content(const char *file, uint64_t offset, const struct nvj_re
 {
 	struct nvj_report report = {0};
 	uint64_t marks = region->size_bytes < MARKS_BYTES ? region->size_bytes : MARKS_BYTES;
-	char text[OFFSET_OPTION_BYTES];
+	char text[NVJU_OFFSET_OPTION_BYTES];
 	int error = look->super_error;
 
 	if (error == NVJ_ENODATA) {
@@ -141,7 +142,7 @@ static int refuse_content(const char *file, uint64_t offset, const struct nvj_re
 	if (error) {
 		complain("cannot format %s: it holds a journal that is damaged (nvj check %s%s), "
 			 "and may not all be at home; destroy it with --force",
-			 file, file, offset_option(offset, text));
+			 file, file, nvju_offset_option(offset, text));
 		return -1;
 	}
 	if (report.clean)
@@ -149,7 +150,7 @@ static int refuse_content(const char *file, uint64_t offset, const struct nvj_re
 	complain("cannot format %s: it holds a journal with %" PRIu64 " transactions that are not "
 		 "at home; recover it first: nvj recover %s%s --target DISK, or discard them with "
 		 "--force",
-		 file, report.transactions, file, offset_option(offset, text));
+		 file, report.transactions, file, nvju_offset_option(offset, text));
 	return -1;
 }
 

@@ -85,11 +85,6 @@ void json_null(struct json *json, const char *name);
 
 /* --- report.c ------------------------------------------------------------- */
 
-#define OFFSET_OPTION_BYTES 32
-
-/* Returns text: the option for a command line of nvj with its space before it; "" for 0. */
-const char *offset_option(uint64_t offset, char text[OFFSET_OPTION_BYTES]);
-
 /* Prints why the result of nvj_read_super or nvj_check makes the journal at offset unusable. */
 void complain_of_journal(const char *file, uint64_t offset, int error);
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "../user/disk.h"
+#include "../user/error.h"
 #include "../user/region.h"
 #include "nvj.h"
 
@@ -115,7 +116,7 @@ static void tell(const struct request *request, int error, const char *disk_fail
 		 const struct nvj_report *report, const struct fs_disk *fs, bool unmarked)
 {
 	const char *file = request->file, *target = request->target;
-	char text[OFFSET_OPTION_BYTES];
+	char text[NVJU_OFFSET_OPTION_BYTES];
 
 	if (request->json) {
 		struct json json = {.to = stdout};
@@ -157,7 +158,7 @@ static void tell(const struct request *request, int error, const char *disk_fail
 		complain("cannot recover %s: it is damaged; nothing was written to %s. Restore the "
 			 "region from a copy; or discard what is not at home: nvj format %s%s "
 			 "--force, then check the disk's file system",
-			 file, target, file, offset_option(request->offset, text));
+			 file, target, file, nvju_offset_option(request->offset, text));
 	else if (error == NVJ_EIO)
 		complain("cannot recover %s to %s: %s; the journal keeps everything: run it again "
 			 "when the disk works, and is large enough",

@@ -2,6 +2,7 @@
 /* Prints the findings of a check or a recovery, as text and as JSON. */
 #include <inttypes.h>
 
+#include "../user/error.h"
 #include "nvj.h"
 
 static unsigned kept(const struct nvj_report *report)
@@ -42,18 +43,10 @@ const char *verdict_text(int exit_code)
 	}
 }
 
-const char *offset_option(uint64_t offset, char text[OFFSET_OPTION_BYTES])
-{
-	text[0] = '\0';
-	if (offset)
-		snprintf(text, OFFSET_OPTION_BYTES, " --offset %" PRIu64, offset);
-	return text;
-}
-
 void complain_of_journal(const char *file, uint64_t offset, int error)
 {
-	char text[OFFSET_OPTION_BYTES];
-	const char *option = offset_option(offset, text);
+	char text[NVJU_OFFSET_OPTION_BYTES];
+	const char *option = nvju_offset_option(offset, text);
 
 	switch (error) {
 	case NVJ_ENODATA:

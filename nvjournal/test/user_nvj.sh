@@ -255,6 +255,7 @@ offset=$(("$("$nvj" dump store.journal --json | sed -n '2s/.*"offset_bytes":\([0
 cp store.journal d
 flip d $((offset + 70))
 must 1 "the record at byte $offset " "$nvj" check d
+must 1 'nvj format d --force' "$nvj" check d
 must 1 "\"offset_bytes\": $offset" "$nvj" check d --json
 [ "$(field records_revoked)" = 0 ] || { echo "damage is taken for revokes"; cat out; exit 1; }
 must 1 "the record at byte $offset " "$nvj" inspect d

@@ -167,6 +167,7 @@ static void threads_and_workers(void)
 
 static void damage_is_named(void)
 {
+	struct nvju_options behind = options;
 	struct nvju *nvju;
 	char byte;
 	int fd;
@@ -189,6 +190,12 @@ static void damage_is_named(void)
 	expect(pwrite(fd, "precious", 8, 600) == 8);
 	close(fd);
 	expect(nvju_open(&nvju, region, disk, &options) == NVJ_ENODATA);
+	behind.region_offset = 1 << 20;
+	fd = open(region, O_RDWR);
+	expect(pwrite(fd, "precious", 8, (1 << 20) + 600) == 8);
+	close(fd);
+	expect(nvju_open(&nvju, region, disk, &behind) == NVJ_ENODATA);
+	expect(strstr(nvju_error(), " --offset 1048576"));
 	unlink(region);
 	unlink(disk);
 }

@@ -4,6 +4,7 @@
  * text for each thread, so that failing threads do not mix their texts.
  */
 #include <errno.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -27,4 +28,12 @@ int nvju_fail(int error, const char *format, ...)
 	va_end(arguments);
 	errno = saved;
 	return error;
+}
+
+const char *nvju_offset_option(uint64_t offset, char text[NVJU_OFFSET_OPTION_BYTES])
+{
+	text[0] = '\0';
+	if (offset)
+		snprintf(text, NVJU_OFFSET_OPTION_BYTES, " --offset %" PRIu64, offset);
+	return text;
 }

@@ -110,16 +110,17 @@ static const char *cause(const struct nvju *opened, int error)
 	return *failure && (error == NVJ_EIO || error == NVJ_EROFS) ? failure : nvj_strerror(error);
 }
 
-static int say_why(const struct nvju *opened, const char *path, int error)
+static int say_why(const struct nvju *opened, const char *path, uint64_t offset, int error)
 {
-	char text[160];
+	char at[NVJU_OFFSET_OPTION_BYTES], text[160];
 
+	nvju_offset_option(offset, at);
 	switch (error) {
 	case NVJ_ENODATA:
 		return nvju_fail(error,
 				 "cannot open the journal in %s: there is none; make one: nvj "
-				 "format %s",
-				 path, path);
+				 "format %s%s",
+				 path, path, at);
 	case NVJ_EUCLEAN:
 		if (opened->report.findings)
 			nvju_finding_text(&opened->report.finding[0], text, sizeof(text));
@@ -129,14 +130,15 @@ static int say_why(const struct nvju *opened, const char *path, int error)
 				 (unsigned long long)nvju_region(opened->region)->size_bytes);
 		return nvju_fail(error,
 				 "cannot recover the journal in %s: it is damaged (%s), and %s "
-				 "written; look: nvj check %s",
+				 "written; look: nvj check %s%s",
 				 path, text,
-				 opened->report.blocks ? "not all of it was" : "nothing was", path);
+				 opened->report.blocks ? "not all of it was" : "nothing was", path,
+				 at);
 	case NVJ_EMEDIUM:
 		return nvju_fail(error,
 				 "cannot open the journal in %s: it belongs to another disk; look: "
-				 "nvj inspect %s",
-				 path, path);
+				 "nvj inspect %s%s",
+				 path, path, at);
 	default:
 		return nvju_fail(error, "cannot open the journal in %s: %s", path,
 				 cause(opened, error));
@@ -158,7 +160,7 @@ static int open_journal(struct nvju *opened, const char *path, const struct nvju
 			 &journal, &opened->report);
 	if (error) {
 		opened->journal = NULL;
-		return say_why(opened, path, error);
+		return say_why(opened, path, options->region_offset, error);
 	}
 	if (!options->worker_flags)
 		return 0;
