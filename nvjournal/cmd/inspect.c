@@ -63,26 +63,35 @@ static bool waits_for(const struct owner *owner, const struct nvj_disk_super *su
 	return owner->fs.marked && !memcmp(owner->fs.journal_uuid, super->uuid, 16);
 }
 
-static const struct nvj_disk_commit *slot(const struct look *look, uint64_t tid)
+/*
+ * Reads where a ring starts and ends from the commit record of a transaction. False: it
+ * has another one, or cannot be read.
+ */
+static bool read_bounds(const struct look *look, uint64_t tid, unsigned partition,
+			uint64_t bounds[2])
 {
-	const uint8_t *base = nvju_region(look->region)->base;
+	const struct nvj_region *region = nvju_region(look->region);
 	uint64_t bytes = (uint64_t)look->super.commit_lines * NVJ_LINE_BYTES;
-	const struct nvj_disk_commit *commit;
+	const uint8_t *at = (const uint8_t *)region->base + NVJ_COMMITS_OFFSET +
+			    tid % look->super.commits * bytes;
+	const size_t bounds_bytes = 2 * sizeof(*bounds);
+	struct nvj_disk_commit commit;
 
-	commit = (const void *)(base + NVJ_COMMITS_OFFSET + (tid % look->super.commits) * bytes);
-	return commit->tid == tid && commit->partitions == look->super.partitions ? commit : NULL;
+	return !region->read(&commit, at, sizeof(commit)) && commit.tid == tid &&
+	       commit.partitions == look->super.partitions &&
+	       !region->read(bounds, at + sizeof(commit) + partition * bounds_bytes, bounds_bytes);
 }
 
 static struct ring ring_of(const struct look *look, const struct nvj_report *report, unsigned n)
 {
-	const struct nvj_disk_commit *tail = slot(look, report->tail_tid);
-	const struct nvj_disk_commit *last = slot(look, report->committed_tid);
+	uint64_t tail[2], last[2];
 	struct ring ring = {0};
 
-	if (!tail || !last)
+	if (!read_bounds(look, report->tail_tid, n, tail) ||
+	    !read_bounds(look, report->committed_tid, n, last))
 		return ring;
-	ring.low = tail->at[n].low;
-	ring.high = last->at[n].high;
+	ring.low = tail[0];
+	ring.high = last[1];
 	ring.known = ring.high >= ring.low && ring.high - ring.low <= look->super.ring_lines;
 	return ring;
 }

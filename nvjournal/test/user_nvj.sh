@@ -295,6 +295,35 @@ must 2 'tail' "$nvj" recover --allow-volatile d --target s
 head -c 1048576 store.journal > d
 must 2 'cut short' "$nvj" check d
 
+# Memory that cannot be read: a page of each mapping of 1 MiB or more. asan has to come first.
+if [ "$NVJ_VARIANT" != asan ]; then
+	gcc -shared -fPIC -x c - -o fail.so <<- 'END' || exit 1
+		#define _GNU_SOURCE
+		#include <stdlib.h>
+		#include <sys/mman.h>
+		#include <sys/syscall.h>
+		#include <unistd.h>
+
+		void *mmap(void *at, size_t bytes, int protection, int flags, int fd, off_t offset)
+		{
+			char *base = (char *)syscall(SYS_mmap, at, bytes, protection, flags, fd, offset);
+
+			if (base != MAP_FAILED && fd >= 0 && bytes >= 1 << 20)
+				syscall(SYS_mmap, base + atol(getenv("FAIL_AT")), 4096, protection,
+					MAP_SHARED | MAP_FIXED, memfd_create("empty", 0), 0);
+			return base;
+		}
+	END
+	failing() { FAIL_AT=$1 LD_PRELOAD=$work/fail.so "${@:2}"; }
+	rm d
+	must 0 'partitions' "$nvj" format --allow-volatile d --size 1M
+	for command in check inspect dump; do
+		must 1 'transaction 0 at byte 12288 is in memory that cannot be read' failing 12288 "$nvj" $command d
+		must 2 'tail (byte 8192) are in memory that cannot be read' failing 8192 "$nvj" $command d
+	done
+	must 1 'damaged (nvj check d)' failing 12288 "$nvj" format --allow-volatile d
+fi
+
 # --- Recovery
 cp store s
 cp store.journal d
