@@ -10,13 +10,14 @@ static unsigned kept(const struct nvj_report *report)
 	return report->findings < NVJ_MAX_FINDINGS ? report->findings : NVJ_MAX_FINDINGS;
 }
 
-/* A journal without its tail or with invalid sizes cannot be recovered. */
+/* A journal without its superblock or tail or with invalid sizes cannot be recovered. */
 static bool unusable(const struct nvj_report *report)
 {
 	unsigned n;
 
 	for (n = 0; n < kept(report); n++)
-		if (report->finding[n].kind == NVJ_FOUND_TAILS ||
+		if (report->finding[n].kind == NVJ_FOUND_SUPERS ||
+		    report->finding[n].kind == NVJ_FOUND_TAILS ||
 		    report->finding[n].kind == NVJ_FOUND_LAYOUT)
 			return true;
 	return false;
@@ -100,6 +101,8 @@ static const char *finding_name(enum nvj_finding_kind kind)
 	switch (kind) {
 	case NVJ_FOUND_SUPER:
 		return "superblock_copy";
+	case NVJ_FOUND_SUPERS:
+		return "superblock";
 	case NVJ_FOUND_TAIL:
 		return "tail_copy";
 	case NVJ_FOUND_TAILS:

@@ -40,7 +40,7 @@ static int read_super_and_tail(struct nvj_scan *s, const struct nvj_region *regi
 	int error = nvj_super_read(region, &s->super, &s->geometry, &s->super_damaged, &layout);
 
 	if (error == NVJ_EUCLEAN)
-		nvj_find(report, layout ? NVJ_FOUND_LAYOUT : NVJ_FOUND_SUPER, 0, 0,
+		nvj_find(report, layout ? NVJ_FOUND_LAYOUT : NVJ_FOUND_SUPERS, 0, 0,
 			 NVJ_SUPER_OFFSET);
 	if (error)
 		return error;

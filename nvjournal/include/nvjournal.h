@@ -498,6 +498,7 @@ enum nvj_finding_kind {
 	NVJ_FOUND_COMMIT,    /* a record of the commit ring is damaged */
 	NVJ_FOUND_RECORD,    /* a record of a partition is damaged, before the last commit */
 	NVJ_FOUND_LAYOUT,    /* impossible sizes in the superblock */
+	NVJ_FOUND_SUPERS,    /* no copy of the superblock is sound: the journal is unusable */
 };
 
 struct nvj_finding {

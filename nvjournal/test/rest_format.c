@@ -262,7 +262,7 @@ static void both_damaged(void)
 	copy_of(t, 1)->magic ^= 1;
 	expect(nvj_read_super(&t->region, &s) == NVJ_EUCLEAN);
 	expect(nvj_recover(&t->region, &t->platform, &r) == NVJ_EUCLEAN);
-	expect(r.findings == 1 && r.finding[0].kind == NVJ_FOUND_SUPER && !r.clean);
+	expect(r.findings == 1 && r.finding[0].kind == NVJ_FOUND_SUPERS && !r.clean);
 	rest_free(t);
 }
 

@@ -276,6 +276,8 @@ cp store.journal d
 flip d 20
 flip d 4100
 must 2 'superblock is damaged' "$nvj" check d
+must 2 'both copies of the superblock (byte 0) are damaged' "$nvj" check d --json
+must 2 '"kind": "superblock",' "$nvj" check d --json
 must 2 'superblock is damaged' "$nvj" inspect d
 must 2 'superblock is damaged' "$nvj" recover --allow-volatile d --target s
 must 2 'superblock is damaged' "$nvj" dump d

@@ -16,6 +16,10 @@ char *nvju_finding_text(const struct nvj_finding *finding, char *text, size_t by
 			 " is %s; the other one is used",
 			 finding->offset, what);
 		break;
+	case NVJ_FOUND_SUPERS:
+		snprintf(text, bytes, "both copies of the superblock (byte %" PRIu64 ") are %s",
+			 finding->offset, what);
+		break;
 	case NVJ_FOUND_TAIL:
 		snprintf(text, bytes,
 			 "the copy of the tail at byte %" PRIu64 " is %s; the other one is used",

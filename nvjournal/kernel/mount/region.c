@@ -41,6 +41,7 @@ void nvjk_say_findings(const struct super_block *sb, const struct nvj_report *re
 		[NVJ_FOUND_COMMIT] = "a record of the commit ring",
 		[NVJ_FOUND_RECORD] = "a committed record",
 		[NVJ_FOUND_LAYOUT] = "the layout",
+		[NVJ_FOUND_SUPERS] = "both copies of the superblock",
 	};
 	u32 i;
 
