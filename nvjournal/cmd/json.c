@@ -4,18 +4,46 @@
 
 #include "nvj.h"
 
+/*
+ * The bytes of the UTF-8 character that begins there, 1 to 4; 0: it is none. A name of a
+ * file may have any bytes.
+ */
+static unsigned character(const unsigned char *text)
+{
+	unsigned bytes = text[0] < 0x80   ? 1
+			 : text[0] < 0xc2 ? 0
+			 : text[0] < 0xe0 ? 2
+			 : text[0] < 0xf0 ? 3
+			 : text[0] < 0xf5 ? 4
+					  : 0;
+
+	for (unsigned n = 1; n < bytes; n++)
+		if ((text[n] & 0xc0) != 0x80)
+			return 0;
+	/* Too long for what it is, half of a pair of UTF-16, or above the last character. */
+	if ((text[0] == 0xe0 && text[1] < 0xa0) || (text[0] == 0xed && text[1] > 0x9f) ||
+	    (text[0] == 0xf0 && text[1] < 0x90) || (text[0] == 0xf4 && text[1] > 0x8f))
+		return 0;
+	return bytes;
+}
+
 static void quoted(struct json *json, const char *text)
 {
-	fputc('"', json->to);
-	for (; *text; text++) {
-		unsigned char c = (unsigned char)*text;
+	const unsigned char *at = (const unsigned char *)text;
 
-		if (c == '"' || c == '\\')
-			fprintf(json->to, "\\%c", c);
-		else if (c < 0x20 || c == 0x7f)
-			fprintf(json->to, "\\u%04x", c);
+	fputc('"', json->to);
+	while (*at) {
+		unsigned bytes = character(at);
+
+		if (!bytes)
+			fputs("\\ufffd", json->to);
+		else if (*at == '"' || *at == '\\')
+			fprintf(json->to, "\\%c", *at);
+		else if (*at < 0x20 || *at == 0x7f)
+			fprintf(json->to, "\\u%04x", *at);
 		else
-			fputc(c, json->to);
+			fwrite(at, 1, bytes, json->to);
+		at += bytes ? bytes : 1;
 	}
 	fputc('"', json->to);
 }

@@ -130,6 +130,11 @@ must 2 'commits a power of two from 16' "$nvj" format --allow-volatile j --commi
 must 2 'no block of 4096 bytes at offset 0; give a size' "$nvj" format --allow-volatile empty
 must 2 'no block of 4096 bytes at offset 0' "$nvj" inspect empty
 ! grep -q 'give a size' out || { echo "inspect cannot extend a file"; exit 1; }
+# A name may have any bytes, JSON only UTF-8.
+odd=$'"\\\n\xff\xc3\xa9\xc3\xed\xa0\x80\xf0\x9f\x98\x80\xe2\x82'
+must 0 'partitions' "$nvj" format --allow-volatile "$odd" --size 1M
+must 0 $'"file": "\\"\\\\\\u000a\\ufffd\xc3\xa9\\ufffd\\ufffd\\ufffd\\ufffd\xf0\x9f\x98\x80\\ufffd\\ufffd"' "$nvj" check "$odd" --json
+rm "$odd"
 must 1 'too few' "$nvj" format --allow-volatile j --partitions 64 --commits 65536
 must 1 '65536 bytes are too few for the superblocks, the commit ring and 1 partition of at' "$nvj" format --allow-volatile k --size 64K
 # What is refused is as it was: a file that is longer now would keep blocks of the disk.
