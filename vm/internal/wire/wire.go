@@ -26,8 +26,8 @@ import (
 )
 
 // MaxPayload is the maximum payload of a frame, in bytes. Arguments and
-// environment of a process must fit in one; output is split into frames.
-const MaxPayload = 1 << 20
+// environment of a process must fit in one, as base64; output is split into frames.
+const MaxPayload = 2 << 20
 
 // OutputPayload is the maximum output in one frame, in bytes.
 const OutputPayload = 32 << 10
@@ -65,11 +65,42 @@ type Greeting struct {
 
 // Request is the payload of Start. Either Args or Archive is set.
 type Request struct {
-	Args []string `json:"args"`
-	Env  []string `json:"env"` // NAME=VALUE, which override the guest's own
-	Dir  string   `json:"dir"`
+	Args []string
+	Env  []string // NAME=VALUE, which override the guest's own
+	Dir  string
 	// Archive asks for a file or directory, as a tar on Stdout.
-	Archive string `json:"archive"`
+	Archive string
+}
+
+// requestJSON is a [Request] in JSON. Its strings have any bytes but zero, and those of JSON are
+// UTF-8, so it has them as bytes.
+type requestJSON struct {
+	Args    [][]byte `json:"args"`
+	Env     [][]byte `json:"env"`
+	Dir     []byte   `json:"dir"`
+	Archive []byte   `json:"archive"`
+}
+
+// MarshalJSON implements [json.Marshaler].
+func (r Request) MarshalJSON() ([]byte, error) {
+	return json.Marshal(requestJSON{convertEach[[]byte](r.Args), convertEach[[]byte](r.Env), []byte(r.Dir), []byte(r.Archive)})
+}
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (r *Request) UnmarshalJSON(text []byte) error {
+	var raw requestJSON
+	if err := json.Unmarshal(text, &raw); err != nil {
+		return err
+	}
+	*r = Request{convertEach[string](raw.Args), convertEach[string](raw.Env), string(raw.Dir), string(raw.Archive)}
+	return nil
+}
+
+func convertEach[To, From string | []byte](from []From) (to []To) {
+	for _, one := range from {
+		to = append(to, To(one))
+	}
+	return to
 }
 
 // Result is the payload of Exit. At most one of Signal and Error is set.

@@ -2,8 +2,10 @@ package wire
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"io"
+	"reflect"
 	"testing"
 )
 
@@ -26,6 +28,22 @@ func TestFramesAreReadAsWritten(t *testing.T) {
 	}
 	if err := Write(&b, Frame{Stdout, 1, make([]byte, MaxPayload+1)}); err == nil || b.Len() > 0 {
 		t.Errorf("a frame that is too long: %v", err)
+	}
+}
+
+func TestARequestKeepsAllBytes(t *testing.T) {
+	want := Request{Args: []string{"printf", "\xff\u00e9\ufffd\n", ""}, Env: []string{"A=\x80"}, Dir: "/\xfe", Archive: "/\xfd"}
+	var b bytes.Buffer
+	if err := WriteJSON(&b, Start, 1, want); err != nil {
+		t.Fatal(err)
+	}
+	frame, err := Read(&b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got Request
+	if err := json.Unmarshal(frame.Payload, &got); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%q, %v", got, err)
 	}
 }
 
