@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/daybook-project/daybook/internal/stdout"
 	"github.com/daybook-project/daybook/vm"
 	"github.com/daybook-project/daybook/vm/kernels"
 )
@@ -221,7 +222,8 @@ func (r request) do(ctx context.Context) error {
 		return r.status(err)
 	}
 	defer m.Close()
-	p, err := m.Start(vm.Command{Args: r.command, Stdout: os.Stdout, Stderr: os.Stderr})
+	out := stdout.On(os.Stdout)
+	p, err := m.Start(vm.Command{Args: r.command, Stdout: out, Stderr: os.Stderr})
 	if err != nil {
 		return r.status(err)
 	}
@@ -236,12 +238,20 @@ func (r request) do(ctx context.Context) error {
 	if m.Err() != nil || ctx.Err() != nil {
 		return err
 	}
-	finishErr := r.finish(ctx, m)
+	finishErr := errors.Join(r.finish(ctx, m), r.lost(out))
 	if err != nil && finishErr != nil {
 		say("%s", message(finishErr)) // the command's status is more important
 		return err
 	}
 	return errors.Join(err, finishErr)
+}
+
+// lost returns the error of a command whose output could not be written here.
+func (r request) lost(out *stdout.Output) error {
+	if err := out.Or(nil); err != nil {
+		return statusError{exitHarness, "cannot write all of the command's output: " + err.Error()}
+	}
+	return nil
 }
 
 // finish fetches files, and shuts down a guest whose disks are kept.

@@ -112,6 +112,23 @@ func TestExitCodesOfRun(t *testing.T) {
 	}
 }
 
+func TestOutputOfACommandThatCannotBeWrittenIsNoSuccess(t *testing.T) {
+	kernel := vmtest.Kernels(t)[0]
+	vmtest.Need(t, kernel)
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	var stderr bytes.Buffer
+	cmd := command("run", "--kernel", kernel, "--", "echo", "lost")
+	cmd.Stdout, cmd.Stderr = full, &stderr
+	_ = cmd.Run()
+	if code := cmd.ProcessState.ExitCode(); code != exitHarness || !strings.Contains(stderr.String(), "cannot write all of the command's output") {
+		t.Errorf("exit code %d, %s", code, &stderr)
+	}
+}
+
 func TestMistakesOfRun(t *testing.T) {
 	for said, args := range map[string][]string{
 		"not a kernel that is pinned in vm/kernels/kernels.yaml: want 5.10 or 6.1 or 6.1-arm64 or 6.12 or 6.16 or 7.2 or 7.3": {"--kernel", "5.4", "--", "true"},
