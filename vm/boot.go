@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"strconv"
 	"strings"
 	"sync"
@@ -193,9 +194,14 @@ func (b *boot) end() error {
 		return ErrKilled
 	case b.qemu.Said() != "":
 		return fmt.Errorf("QEMU ended: %s", b.qemu.Said())
-	default:
-		return ErrEnded
 	}
+	var exit *exec.ExitError
+	if _, err := b.qemu.Wait(context.Background()); errors.As(err, &exit) {
+		// SIGKILL from the kernel's OOM killer, SIGBUS for a file of persistent memory
+		// on a full file system.
+		return fmt.Errorf("QEMU ended (%s): this host may be out of memory, or of space on its disk", exit)
+	}
+	return ErrEnded
 }
 
 // endProcesses ends all waits for processes of the guest.

@@ -110,6 +110,7 @@ func TestLimitsAndNamesOnTheCommandLineOfQEMU(t *testing.T) {
 	for _, want := range []string{
 		"file=/proc/self/fd/6,format=raw,if=none,id=disk0,cache=unsafe,discard=unmap -device",
 		"file=/proc/self/fd/7,format=raw,if=none,id=disk1,cache=unsafe,discard=unmap,throttling.bps-total=7,throttling.iops-total=8 -device",
+		"-device virtio-blk-pci,werror=report,drive=disk0,", "-device virtio-blk-pci,werror=report,drive=disk1,",
 		"mem-path=/proc/self/fd/8,size=2097152", "nvdimm=on", "slots=1,maxmem=2050M", "-accel tcg", "-kernel /vmlinux", " a=b ",
 	} {
 		if !strings.Contains(line+" ", want) {

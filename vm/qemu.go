@@ -77,6 +77,10 @@ const (
 // names, and nothing remains of files without names.
 func descriptorPath(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
 
+// virtioDisk is QEMU's device for a virtio disk. If the host's file system is full, the guest's
+// write fails. By default QEMU would stop the guest until somebody continues it.
+const virtioDisk = "virtio-blk-pci,werror=report"
+
 // arguments returns QEMU's command line for a guest.
 func arguments(c Config, kernel kernels.Tree, a accelerator) []string {
 	platform := platforms[kernel.Arch()]
@@ -127,7 +131,7 @@ func arguments(c Config, kernel kernels.Tree, a accelerator) []string {
 		if d.IOPS > 0 {
 			drive += fmt.Sprintf(",throttling.iops-total=%d", d.IOPS)
 		}
-		model := "virtio-blk-pci"
+		model := virtioDisk
 		if d.NVMe {
 			model = "nvme"
 		}
@@ -153,7 +157,7 @@ func arguments(c Config, kernel kernels.Tree, a accelerator) []string {
 		root := fmt.Sprintf("driver=qcow2,file.driver=file,file.filename=%s,backing.driver=raw,backing.read-only=on,backing.file.driver=file,backing.file.filename=%s,if=none,id=root,cache=unsafe,discard=unmap",
 			descriptorPath(overlayFD), descriptorPath(rootFD))
 		args = append(args,
-			"-drive", root, "-device", "virtio-blk-pci,drive=root,serial="+wire.RootSerial,
+			"-drive", root, "-device", virtioDisk+",drive=root,serial="+wire.RootSerial,
 			"-fsdev", "local,id=modules,readonly=on,security_model=none,path="+strings.ReplaceAll(kernel.Modules, ",", ",,"),
 			"-device", "virtio-9p-pci,fsdev=modules,mount_tag="+wire.ModulesTag)
 	}
