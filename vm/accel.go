@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/daybook-project/daybook/internal/kernel"
+	"github.com/daybook-project/daybook/vm/internal/cache"
 	"github.com/daybook-project/daybook/vm/kernels"
 )
 
@@ -58,7 +59,7 @@ func chooseAccelerator(ctx context.Context, dir string, tree kernels.Tree) (acce
 	} else if works {
 		a = kvm
 	}
-	older, _ := filepath.Glob(filepath.Join(dir, "accelerator-*"))
+	older, _ := cache.Find(dir, "accelerator-*")
 	for _, path := range older {
 		_ = os.Remove(path)
 	}

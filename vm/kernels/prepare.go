@@ -162,7 +162,7 @@ func unpackModules(ctx context.Context, t cache.Tools, dir string) error {
 // relocateHeaders replaces /usr/src in the Makefiles of headers with their
 // directory in the cache.
 func relocateHeaders(next, last string) error {
-	makefiles, err := filepath.Glob(filepath.Join(next, "usr/src/linux-headers-*/Makefile"))
+	makefiles, err := cache.Find(next, "usr/src/linux-headers-*/Makefile")
 	if err != nil {
 		return err
 	}

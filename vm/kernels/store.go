@@ -104,7 +104,7 @@ func (s Store) tree(pin Pin, parts []Part) (Tree, error) {
 		case Tools:
 			tree.Tools = dir
 		case Source:
-			tars, _ := filepath.Glob(filepath.Join(dir, "usr/src/linux-source-*.tar.xz"))
+			tars, _ := cache.Find(dir, "usr/src/linux-source-*.tar.xz")
 			if len(tars) != 1 {
 				return Tree{}, fmt.Errorf("%s has %d source archives, want one; remove it and fetch it again", dir, len(tars))
 			}
@@ -187,7 +187,7 @@ func (s Store) unpack(ctx context.Context, t cache.Tools, freshApt func() (apt, 
 	if err != nil {
 		return err
 	}
-	debs, err := filepath.Glob(filepath.Join(download, "*.deb"))
+	debs, err := cache.Find(download, "*.deb")
 	if err != nil || len(debs) != 1 {
 		return fmt.Errorf("apt-get download %s left %d files, want one", wanted, len(debs))
 	}

@@ -4,6 +4,7 @@ package cache
 
 import (
 	"context"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -12,6 +13,17 @@ import (
 
 // NewPrefix is the prefix of the names of incomplete directories.
 const NewPrefix = ".new-"
+
+// Find returns the paths of the files in a directory that match a pattern, in the syntax of
+// [filepath.Match]. Unlike for [filepath.Glob], the directory's own name is no pattern: that of a
+// cache may have any characters.
+func Find(dir, pattern string) ([]string, error) {
+	found, err := fs.Glob(os.DirFS(dir), pattern)
+	for i, name := range found {
+		found[i] = filepath.Join(dir, name)
+	}
+	return found, err
+}
 
 // Make makes a directory unless it exists. build fills an empty directory next
 // to it, which is then renamed. Processes that make directories in the same
@@ -34,7 +46,7 @@ func Make(ctx context.Context, dir string, waiting func(), build func(t Tools, n
 	}
 	// This process holds the lock, so incomplete directories here are of
 	// processes that have died.
-	unfinished, err := filepath.Glob(filepath.Join(parent, NewPrefix+"*"))
+	unfinished, err := Find(parent, NewPrefix+"*")
 	if err != nil {
 		return err
 	}
