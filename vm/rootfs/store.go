@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/daybook-project/daybook/internal/safetext"
 	"github.com/daybook-project/daybook/vm/internal/cache"
 	"github.com/daybook-project/daybook/vm/kernels"
 )
@@ -112,7 +113,7 @@ func (s Store) remedy() string {
 	if s.Engines {
 		flag = " --engines"
 	}
-	return fmt.Sprintf("sudo env %s=%q bin/daybook-vm rootfs%s", kernels.CacheVariable, s.Dir, flag)
+	return fmt.Sprintf("sudo env %s bin/daybook-vm rootfs%s", safetext.Word(kernels.CacheVariable+"="+s.Dir), flag)
 }
 
 func (s Store) log(format string, args ...any) {
