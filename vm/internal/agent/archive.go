@@ -82,6 +82,9 @@ func writeTar(out io.Writer, root string) error {
 	return archive.Close()
 }
 
+// pageBytes is the size of the largest page of any kernel.
+const pageBytes = 64 << 10
+
 func writeTarEntry(archive *tar.Writer, path, name, link string, info fs.FileInfo) error {
 	header, err := tar.FileInfoHeader(info, link)
 	if err != nil {
@@ -96,14 +99,14 @@ func writeTarEntry(archive *tar.Writer, path, name, link string, info fs.FileInf
 		return err
 	}
 	defer file.Close()
-	if info.Size() > 0 {
+	if info.Size() > pageBytes {
 		if err := archive.WriteHeader(header); err != nil {
 			return err
 		}
 		_, err = io.CopyN(archive, file, info.Size())
 		return err
 	}
-	// The size of a file in /proc or /sys is known only after a read.
+	// The size of a file in /proc or /sys is known only after a read: it is 0, or a page.
 	text, err := io.ReadAll(file)
 	if err != nil {
 		return err
