@@ -39,7 +39,7 @@ enum nvju_region_flags {
 	NVJU_READ_ONLY = 1,
 	/*
 	 * If the file does not exist or is shorter than offset + size_bytes, it
-	 * is extended with zeros.
+	 * is extended with zeros. With size_bytes 0 no file is made.
 	 */
 	NVJU_CREATE = 2,
 	/*

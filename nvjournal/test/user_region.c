@@ -28,6 +28,10 @@ static void a_file_is_made_and_keeps_what_was_fenced(void)
 	unlink(new_file(path));
 	expect(nvju_region_open(&region, path, 0, 0, NVJ_ALLOW_VOLATILE) == -ENOENT);
 	expect(strstr(nvju_error(), path));
+	/* Nor is it made without a size. */
+	expect(nvju_region_open(&region, path, 0, 0, NVJU_CREATE | NVJ_ALLOW_VOLATILE) == -ENOENT);
+	expect(strstr(nvju_error(), "give a size to make it"));
+	expect(stat(path, &status) < 0 && errno == ENOENT);
 	expect(nvju_region_open(&region, path, 0, 1 << 20, NVJU_CREATE | NVJ_ALLOW_VOLATILE) == 0);
 	expect(stat(path, &status) == 0 && status.st_size == 1 << 20);
 	expect(nvju_region(region)->size_bytes == 1 << 20);

@@ -256,7 +256,8 @@ static int open_and_map(struct nvju_region *region, const char *path, uint64_t o
 	bool made = false;
 	int error;
 
-	if (flags & NVJU_CREATE && !(flags & NVJU_READ_ONLY))
+	/* To the end of a file that is not there there is nothing. */
+	if (flags & NVJU_CREATE && !(flags & NVJU_READ_ONLY) && size)
 		mode |= O_CREAT;
 	/* An open of a pipe would wait for a writer. */
 	if (stat(path, &status) == 0 && S_ISFIFO(status.st_mode))
@@ -264,7 +265,10 @@ static int open_and_map(struct nvju_region *region, const char *path, uint64_t o
 	made = mode & O_CREAT && access(path, F_OK) < 0 && errno == ENOENT;
 	region->fd = open(path, mode | O_CLOEXEC, 0600);
 	if (region->fd < 0)
-		return nvju_fail(-errno, "cannot open region %s: %s", path, strerror(errno));
+		return nvju_fail(-errno, "cannot open region %s: %s%s", path, strerror(errno),
+				 errno == ENOENT && flags & NVJU_CREATE && !size
+					 ? "; give a size to make it"
+					 : "");
 	if (fstat(region->fd, &status) < 0)
 		return nvju_fail(-errno, "cannot open region %s: %s", path, strerror(errno));
 	error = size_of(region->fd, path, &status, &whole);
