@@ -19,7 +19,7 @@ static const struct {
 	 "Makes an empty journal in FILE: a DAX device, a file on a DAX file system, or a\n"
 	 "pmem block device for ext4nvj or jfsnvj.\n"
 	 "\n"
-	 "  --size SIZE       size of the journal; a file gets that size. Default: all\n"
+	 "  --size SIZE       size of the journal; a shorter file is extended. Default: all\n"
 	 "  --partitions N    independently written rings, 1 to 64. Default: one for each\n"
 	 "                    processor, with 8 MiB of the journal each at least\n"
 	 "  --placement P     the ring of a record: cpu, of the processor that writes it;\n"
