@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/stdout"
 	"github.com/daybook-project/daybook/vm"
@@ -210,7 +211,8 @@ func (r request) do(ctx context.Context) error {
 	config := r.config
 	config.Log = say
 	if r.console != "" {
-		file, err := os.Create(r.console)
+		// An open of a pipe that nobody reads would wait.
+		file, err := os.OpenFile(r.console, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NONBLOCK, 0o666)
 		if err != nil {
 			return statusError{exitHarness, err.Error()}
 		}

@@ -179,6 +179,9 @@ func (x *moduleIndex) addFile(set *moduleSet, file string) error {
 
 // moduleNeeds reads the dependencies in a module file.
 func moduleNeeds(file string) ([]string, error) {
+	if err := checkRegular(file); err != nil {
+		return nil, fmt.Errorf("cannot read the module: %w", err)
+	}
 	module, err := elf.Open(file)
 	if err != nil {
 		return nil, fmt.Errorf("%s is not a kernel module: %w", file, err)

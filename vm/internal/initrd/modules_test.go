@@ -1,11 +1,14 @@
 package initrd
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // index returns the index of a small kernel, in depmod's format.
@@ -54,6 +57,16 @@ func TestModulesAreLoadedAfterTheirDependencies(t *testing.T) {
 		if got := strings.Join(set.order, " "); got != want {
 			t.Errorf("%s: %s, want %s", wanted, got, want)
 		}
+	}
+	pipe := filepath.Join(t.TempDir(), "pipe.ko")
+	if err := unix.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := index(t).choose([]string{pipe}); err == nil || !strings.Contains(err.Error(), "is not a regular file") {
+		t.Errorf("a pipe: %v", err)
+	}
+	if _, err := (Root{Agent: pipe}).Write(io.Discard); err == nil || !strings.Contains(err.Error(), "is not a regular file") {
+		t.Errorf("a pipe as init: %v", err)
 	}
 	if _, err := index(t).choose([]string{"none"}); err == nil || !strings.Contains(err.Error(), `no module "none"`) {
 		t.Errorf("%v", err)

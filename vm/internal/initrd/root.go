@@ -32,6 +32,9 @@ type Root struct {
 // Write writes the root as a cpio archive, and returns its size in bytes.
 func (r Root) Write(w io.Writer) (int64, error) {
 	t := make(tree)
+	if err := checkRegular(r.Agent); err != nil {
+		return 0, fmt.Errorf("cannot use this program as the guest's init: %w", err)
+	}
 	index, err := readModuleIndex(r.ModuleDir)
 	if err != nil {
 		return 0, err

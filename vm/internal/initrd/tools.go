@@ -39,6 +39,9 @@ func (g Given) putForeign(t tree, arch string) error {
 			return g.findTool(t, arch)
 		}
 	}
+	if checkRegular(g.Host) != nil {
+		return g.put(t) // a directory, or what cannot be copied
+	}
 	if file, err := elf.Open(g.Host); err == nil {
 		machine := file.Machine
 		file.Close()

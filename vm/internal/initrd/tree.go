@@ -117,6 +117,16 @@ func (t tree) write(w io.Writer) (int64, error) {
 	return c.offset, err
 }
 
+// checkRegular returns an error if a file of the host is not a regular one: an open of a pipe
+// would wait for a writer.
+func checkRegular(name string) error {
+	info, err := os.Stat(name)
+	if err == nil && !info.Mode().IsRegular() {
+		err = errors.New(name + " is not a regular file")
+	}
+	return err
+}
+
 // isMissing reports whether err means that a file of the host does not exist.
 func isMissing(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, os.ErrNotExist)
