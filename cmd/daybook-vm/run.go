@@ -223,7 +223,7 @@ func (r request) do(ctx context.Context) error {
 	if err != nil {
 		return r.status(err)
 	}
-	defer m.Close()
+	defer end(m)
 	out := stdout.On(os.Stdout)
 	p, err := m.Start(vm.Command{Args: r.command, Stdout: out, Stderr: os.Stderr})
 	if err != nil {
@@ -246,6 +246,20 @@ func (r request) do(ctx context.Context) error {
 		return err
 	}
 	return errors.Join(err, finishErr)
+}
+
+// endPatience bounds the wait for the end of a guest that was killed.
+const endPatience = 10 * time.Second
+
+// end kills the guest. It does not wait longer for output that it still writes, because nobody may
+// read that.
+func end(m *vm.Machine) {
+	ended := make(chan struct{})
+	go func() { m.Close(); close(ended) }()
+	select {
+	case <-ended:
+	case <-time.After(endPatience):
+	}
 }
 
 // lost returns the error of a command whose output could not be written here.

@@ -129,6 +129,29 @@ func TestOutputOfACommandThatCannotBeWrittenIsNoSuccess(t *testing.T) {
 	}
 }
 
+func TestATimeOutEndsARunWhoseOutputNobodyReads(t *testing.T) {
+	kernel := vmtest.Kernels(t)[0]
+	vmtest.Need(t, kernel)
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer read.Close()
+	var stderr bytes.Buffer
+	cmd := command("run", "--kernel", kernel, "--timeout", "20s", "--", "yes")
+	cmd.Stdout, cmd.Stderr = write, &stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	write.Close()
+	const patience = 5 * time.Minute
+	late := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
+	_ = cmd.Wait()
+	if code := cmd.ProcessState.ExitCode(); !late.Stop() || code != exitTimeout {
+		t.Errorf("exit code %d, %s", code, &stderr)
+	}
+}
+
 func TestMistakesOfRun(t *testing.T) {
 	for said, args := range map[string][]string{
 		"not a kernel that is pinned in vm/kernels/kernels.yaml: want 5.10 or 6.1 or 6.1-arm64 or 6.12 or 6.16 or 7.2 or 7.3": {"--kernel", "5.4", "--", "true"},
