@@ -125,7 +125,7 @@ func newRunCommand() *cobra.Command {
 	f.StringVar(&flags.append, "append", "", "append to the kernel command line")
 	f.StringVar(&flags.console, "console", "", "file for the kernel console")
 	f.DurationVar(&flags.timeout, "timeout", 10*time.Minute, "limit for the boot and the command together")
-	f.DurationVar(&flags.killAfter, "kill-after", 0, "kill the guest, like a power cut, this long after the command started")
+	f.DurationVar(&flags.killAfter, "kill-after", 0, "kill the guest, like a power cut, this long after the command started, if that still runs")
 	return cmd
 }
 
@@ -229,11 +229,7 @@ func (r request) do(ctx context.Context) error {
 	if err != nil {
 		return r.status(err)
 	}
-	if r.killAfter > 0 {
-		timer := time.AfterFunc(r.killAfter, m.Kill)
-		defer timer.Stop()
-	}
-	err = r.status(p.Wait(ctx))
+	err = r.status(r.wait(ctx, m, p))
 	for _, line := range m.KernelProblems() {
 		say("the guest's kernel: %s", line)
 	}
@@ -246,6 +242,15 @@ func (r request) do(ctx context.Context) error {
 		return err
 	}
 	return errors.Join(err, finishErr)
+}
+
+// wait waits for the command, and kills the guest after killAfter.
+func (r request) wait(ctx context.Context, m *vm.Machine, p *vm.Process) error {
+	if r.killAfter > 0 {
+		timer := time.AfterFunc(r.killAfter, m.Kill)
+		defer timer.Stop()
+	}
+	return p.Wait(ctx)
 }
 
 // endPatience bounds the wait for the end of a guest that was killed.

@@ -152,6 +152,41 @@ func TestATimeOutEndsARunWhoseOutputNobodyReads(t *testing.T) {
 	}
 }
 
+// The pipe holds up the fetch of a program of 2 MB until the time has passed.
+func TestAGuestIsNotKilledAfterItsCommandHasEnded(t *testing.T) {
+	kernel := vmtest.Kernels(t)[0]
+	vmtest.Need(t, kernel)
+	vmtest.Long(t)
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const killAfter = 10 * time.Second
+	var stderr bytes.Buffer
+	cmd := command("run", "--kernel", kernel, "--kill-after", killAfter.String(), "--fetch", "/bin/busybox:"+pipe, "--", "echo", "up")
+	cmd.Stderr = &stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	if _, err := out.Read(make([]byte, 3)); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(killAfter + time.Second)
+	got, err := os.ReadFile(pipe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	if code := cmd.ProcessState.ExitCode(); code != 0 || len(got) < 1<<20 {
+		t.Errorf("exit code %d, fetched %d bytes: %s", code, len(got), &stderr)
+	}
+}
+
 func TestMistakesOfRun(t *testing.T) {
 	for said, args := range map[string][]string{
 		"not a kernel that is pinned in vm/kernels/kernels.yaml: want 5.10 or 6.1 or 6.1-arm64 or 6.12 or 6.16 or 7.2 or 7.3": {"--kernel", "5.4", "--", "true"},
