@@ -59,19 +59,34 @@ func (b *Book) move(top func(path string) string) {
 		return top(path)
 	}
 	for fs, sums := range b.dirtied {
-		moved := make(map[string]float64, len(sums))
-		for path, bytes := range sums {
-			moved[at(path)] += bytes
-		}
-		b.dirtied[fs] = moved
+		b.dirtied[fs] = moved(sums, at)
 	}
 	for _, kept := range []map[uint32]map[string]uint64{b.logged, b.carried} {
 		for disk, sums := range kept {
-			moved := make(map[string]uint64, len(sums))
-			for path, bytes := range sums {
-				moved[at(path)] += bytes
-			}
-			kept[disk] = moved
+			kept[disk] = moved(sums, at)
 		}
 	}
+	for _, m := range b.below {
+		m.above, m.journal = moved(m.above, at), moved(m.journal, at)
+		owed := make(map[string]map[string]uint64, len(m.owed))
+		for charged, sums := range m.owed {
+			to := at(charged)
+			if owed[to] == nil {
+				owed[to] = make(map[string]uint64, len(sums))
+			}
+			for owner, bytes := range sums {
+				owed[to][at(owner)] += bytes
+			}
+		}
+		m.owed = owed
+	}
+}
+
+// moved has the sums by their new paths.
+func moved[V uint64 | float64](sums map[string]V, at func(path string) string) map[string]V {
+	to := make(map[string]V, len(sums))
+	for path, bytes := range sums {
+		to[at(path)] += bytes
+	}
+	return to
 }

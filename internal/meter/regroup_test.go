@@ -60,6 +60,8 @@ func TestTheBookMovesRememberedAmountsWithTheRules(t *testing.T) {
 	b.remember(journal.Filesystem{Dev: 7}, EndedCgroups, 20)
 	b.logged[7] = map[string]uint64{"/jobs/a": 5, account.RootCgroup: 6}
 	b.carried[7] = map[string]uint64{"/jobs/a": 7, "/jobs/b": 8, EndedCgroups: 9}
+	b.below[8] = &below{above: map[string]float64{"/jobs/a": 1, "/jobs/b": 2}, journal: map[string]float64{"/jobs/b": 3, account.RootCgroup: 4},
+		owed: map[string]map[string]uint64{"/jobs/a": {"/jobs/a": 1, account.RootCgroup: 2}, "/jobs/b": {"/jobs/b": 4}, account.RootCgroup: {"/jobs/b": 8}}}
 	b.move(func(path string) string {
 		if path == account.RootCgroup || path == EndedCgroups {
 			t.Errorf("asked for %s", path)
@@ -74,6 +76,10 @@ func TestTheBookMovesRememberedAmountsWithTheRules(t *testing.T) {
 	}
 	if c := b.carried[7]; len(c) != 2 || c["/jobs"] != 15 || c[EndedCgroups] != 9 {
 		t.Errorf("carried %v", c)
+	}
+	if m := b.below[8]; len(m.above) != 1 || m.above["/jobs"] != 3 || len(m.journal) != 2 || m.journal["/jobs"] != 3 ||
+		len(m.owed) != 2 || m.owed["/jobs"]["/jobs"] != 5 || m.owed["/jobs"][account.RootCgroup] != 2 || m.owed[account.RootCgroup]["/jobs"] != 8 {
+		t.Errorf("below %+v", m)
 	}
 	devices := b.Account(Readings{Seconds: 1, Disks: []Disk{{Name: "d", Dev: 7}}, DiskOf: map[uint32]uint32{7: 7},
 		Events: journal.Events{Writes: []journal.Write{{Disk: 7, Kind: journal.KindMetadata, Of: 7, Bytes: 4096, Charged: journal.RootCgroupID}}},
