@@ -139,7 +139,7 @@ func partitionName(disk string, number int) string {
 
 func awaitPartition(disk Disk, number int) (Partition, error) {
 	name := partitionName(disk.Name, number)
-	p := Partition{Node: "/dev/" + name}
+	p := Partition{Node: NodeOf(name)}
 	deadline := time.Now().Add(partitionAppears)
 	for {
 		text, err := os.ReadFile(filepath.Join("/sys/class/block", name, "dev"))

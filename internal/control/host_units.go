@@ -24,7 +24,7 @@ func systemdUnits(tree *cgroup.Tree, name string, dev blockdev.Dev, file string)
 		return nil
 	}
 	return hostUnits{systemd.DiskWeights{
-		Manager: &serviceManager, Devices: blockdev.Host, Path: "/dev/" + name, Dev: dev, File: file,
+		Manager: &serviceManager, Devices: blockdev.Host, Path: blockdev.NodeOf(name), Dev: dev, File: file,
 	}}
 }
 

@@ -197,10 +197,12 @@ static void a_commit_waits_for_a_reserved_handle(void)
 	data_end(&e);
 }
 
-/* The ring is full: the commit that shall make room waits for who logs into it. */
-static void tight(bool workers)
+/* The ring is full: the commit that shall make room waits for who logs into it. Returns whether a
+ * handle waited for room. */
+static bool tight(bool workers)
 {
 	struct engine e;
+	bool waited;
 
 	data_begin(&e, 1024, workers);
 	/* 65 lines each: the tenth makes it tight, and the next waits for room. */
@@ -213,8 +215,19 @@ static void tight(bool workers)
 		expect(nvj_log(&h, i, e.block[i], NVJ_COMPARE) == NVJ_BLOCK_CREDITS);
 		nvj_stop(&h);
 	}
-	expect(engine_counts(&e).start_waits > 0 && nvj_aborted(e.journal) == 0);
+	waited = engine_counts(&e).start_waits > 0;
+	expect(nvj_aborted(e.journal) == 0);
 	data_end(&e);
+	return waited;
+}
+
+/* Workers on other processors may make room before anybody waits, but not each time. */
+static void tight_with_workers(void)
+{
+	unsigned runs = 0;
+
+	while (!tight(true))
+		expect(++runs < 50);
 }
 
 /* Two handles of following transactions, and a commit that must merge a third. */
@@ -319,8 +332,8 @@ int main(void)
 	reserved_credits_are_taken(false);
 	reserved_credits_are_taken(true);
 	a_commit_waits_for_a_reserved_handle();
-	tight(false);
-	tight(true);
+	expect(tight(false));
+	tight_with_workers();
 	a_reserved_handle_passes_the_gate();
 	a_merged_commit_waits_for_a_reserved_handle();
 	an_abort_uses_a_reservation_up();
