@@ -54,8 +54,8 @@ func runCalibrateDisk(cmd *cobra.Command, f ioCostFlags, args []string, asJSON b
 	if f.part == 0 {
 		return usageError{errors.New("--model-part 0: a model needs a part of the rates, 0.1 to 1")}
 	}
-	if f.use == "" {
-		return usageError{errors.New("--for is empty: want control or volumes")}
+	if err := refuseEmpty(cmd, "for"); err != nil {
+		return err
 	}
 	options := calibrate.DiskOptions{Device: f.device, RawWrites: f.rawWrites, FileBytes: uint64(f.size), Time: f.time, ModelPart: f.part, Use: iocost.Use(f.use)}
 	if len(args) > 0 {

@@ -71,6 +71,7 @@ func TestAFlagWithAnEmptyTextIsRefused(t *testing.T) {
 		{"control", "--device", "sda", "--config="}, {"control", "--device", "sda", "--state-dir="}, {"control", "--device", "sda", "--law="},
 		{"control", "--device", "sda", "--actuator="}, {"control", "--device", "sda", "--record="}, {"control", "--device", "sda", "--metrics="},
 		{"restore", "--device="}, {"restore", "--state-dir="}, {"metrics", "--record="}, {"top", "--once", "--calibration="},
+		{"calibrate", "--io-cost", "sda", "--for="},
 	} {
 		flag := strings.TrimSuffix(args[len(args)-1], "=")
 		if _, code, err := runControl(args...); code != exitUsage || err == nil || !strings.HasPrefix(err.Error(), flag+" is empty: ") {

@@ -270,6 +270,7 @@ func (m *limitMemory) want(charged, waited, own, seconds float64, burst bool) {
 	}
 	switch {
 	case !could && m.sinceWanting <= nowSeconds:
+		// Nor does such a step show that it wants less.
 	case !could:
 		m.demand, m.saturation = demandRoom*rate+LeastLimit, saturation{}
 	case m.saturatedRate > 0:
