@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -18,6 +17,7 @@ import (
 	"github.com/daybook-project/daybook/internal/advise"
 	"github.com/daybook-project/daybook/internal/advise/survey"
 	"github.com/daybook-project/daybook/internal/cgroup"
+	"github.com/daybook-project/daybook/internal/container"
 	"github.com/daybook-project/daybook/internal/digits"
 	"github.com/daybook-project/daybook/internal/disktime"
 	"github.com/daybook-project/daybook/internal/top"
@@ -44,7 +44,7 @@ type advisedOne struct {
 
 func newAdviseCommand() *cobra.Command {
 	source := sourceOptions{Estimator: "handles", Waits: true}
-	var container string
+	var pattern string
 	var volumeBytes byteSize
 	var limit int
 	var asJSON bool
@@ -71,13 +71,13 @@ needs root and a kernel with BTF, 5.15 or newer.`,
 			if source.Interval < minInterval || source.Interval > maxInterval {
 				return usageError{fmt.Errorf("--interval is %v; want %v to %v", source.Interval, minInterval, maxInterval)}
 			}
-			if _, err := path.Match(container, ""); err != nil {
-				return usageError{fmt.Errorf("--container is %q: %w", container, err)}
+			if err := container.CheckPattern(pattern); err != nil {
+				return usageError{fmt.Errorf("--container is %q: %w", pattern, err)}
 			}
 			if limit < 0 {
 				return usageError{fmt.Errorf("--limit is %d; want 0 or more", limit)}
 			}
-			out, err := measureAdvice(cmd.Context(), source, container, uint64(volumeBytes), limit)
+			out, err := measureAdvice(cmd.Context(), source, pattern, uint64(volumeBytes), limit)
 			if err != nil {
 				return err
 			}
@@ -92,7 +92,7 @@ needs root and a kernel with BTF, 5.15 or newer.`,
 				_, err = cmd.OutOrStdout().Write(append(account.AppendPrintable(nil, text), '\n'))
 				return err
 			}
-			for _, line := range adviceLines(out, container) {
+			for _, line := range adviceLines(out, pattern) {
 				if _, err := fmt.Fprintln(cmd.OutOrStdout(), top.Safe(line)); err != nil {
 					return err
 				}
@@ -103,7 +103,7 @@ needs root and a kernel with BTF, 5.15 or newer.`,
 	flags := cmd.Flags()
 	flags.DurationVar(&source.Interval, "interval", 30*time.Second, "how long to measure, 1s to 24h")
 	flags.StringArrayVar(&source.Devices, "device", nil, "observe only this disk: a name such as sda, a node, major:minor, or a mount point; may be repeated")
-	flags.StringVar(&container, "container", "", "advise only for this container name or cgroup path; * does not cross /")
+	flags.StringVar(&pattern, "container", "", "advise only for this container name or cgroup path; * does not cross /")
 	flags.Var(&volumeBytes, "volume-size", "size that the volume would have, to predict shorter seeks on a hard disk (default: not known)")
 	flags.Lookup("volume-size").DefValue = "" // the flag's own text would be 0B
 	flags.IntVar(&limit, "limit", 5, "advise for at most so many containers, the longest waits first; 0: all")
@@ -113,7 +113,7 @@ needs root and a kernel with BTF, 5.15 or newer.`,
 }
 
 // measureAdvice measures one interval and predicts.
-func measureAdvice(ctx context.Context, o sourceOptions, container string, volumeBytes uint64, limit int) (out adviseOutput, err error) {
+func measureAdvice(ctx context.Context, o sourceOptions, pattern string, volumeBytes uint64, limit int) (out adviseOutput, err error) {
 	source, err := openSource(ctx, o)
 	if err != nil {
 		return out, err
@@ -137,9 +137,9 @@ func measureAdvice(ctx context.Context, o sourceOptions, container string, volum
 		return out, err
 	}
 	out = adviseOutput{Time: sample.Time, IntervalSeconds: sample.IntervalSeconds, Waiters: []advisedOne{}}
-	waiting := waitingContainers(sample.Waiters, container)
+	waiting := waitingContainers(sample.Waiters, pattern)
 	if len(waiting) == 0 {
-		out.note = whyNoAdvice(sample.Waiters, container)
+		out.note = whyNoAdvice(sample.Waiters, pattern)
 	}
 	for _, w := range waiting {
 		if limit > 0 && len(out.Waiters) == limit {
@@ -204,10 +204,10 @@ func missingTimes(disk string, sums map[disktime.Key]disktime.Sums) string {
 
 // waitingContainers lists the containers that sync, each once on each file system, the
 // longest wait first.
-func waitingContainers(waiters []account.Waiter, container string) []account.Waiter {
+func waitingContainers(waiters []account.Waiter, pattern string) []account.Waiter {
 	var found []account.Waiter
 	for _, w := range waiters {
-		if w.Operation == "handle" || !isContainer(w, container) {
+		if w.Operation == "handle" || !isContainer(w, pattern) {
 			continue
 		}
 		same := func(o account.Waiter) bool { return o.Cgroup == w.Cgroup && o.Device == w.Device }
@@ -225,13 +225,13 @@ func waitingContainers(waiters []account.Waiter, container string) []account.Wai
 
 // whyNoAdvice is a note for the case that nobody is found who waited for a sync: others did, or
 // calls waited before they could start, for which there is no prediction.
-func whyNoAdvice(waiters []account.Waiter, container string) string {
-	if note := whoElseWaited(waitingContainers(waiters, ""), 0, container); note != "" {
+func whyNoAdvice(waiters []account.Waiter, pattern string) string {
+	if note := whoElseWaited(waitingContainers(waiters, ""), 0, pattern); note != "" {
 		return note
 	}
 	var seconds float64
 	for _, w := range waiters {
-		if isContainer(w, container) {
+		if isContainer(w, pattern) {
 			seconds += w.WaitSeconds
 		}
 	}
@@ -251,10 +251,10 @@ var remedyTexts = map[advise.Kind]string{
 	advise.Limit:         "half the writes of the worst culprit",
 }
 
-// adviceLines is the advice as text. container is the pattern of the containers that it is for.
-func adviceLines(out adviseOutput, container string) []string {
-	if len(out.Waiters) == 0 && container != "" {
-		return []string{fmt.Sprintf("no container that matches %s waited for a sync in the last %s s", container, digits.Of(out.IntervalSeconds, 3))}
+// adviceLines is the advice as text. pattern is that of the containers that it is for.
+func adviceLines(out adviseOutput, pattern string) []string {
+	if len(out.Waiters) == 0 && pattern != "" {
+		return []string{fmt.Sprintf("no container that matches %s waited for a sync in the last %s s", pattern, digits.Of(out.IntervalSeconds, 3))}
 	}
 	if len(out.Waiters) == 0 {
 		return []string{fmt.Sprintf("nobody waited for a sync in the last %s s", digits.Of(out.IntervalSeconds, 3))}

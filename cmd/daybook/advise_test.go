@@ -158,6 +158,7 @@ func TestAKernelThatNotesNoStartOfRequestsIsReported(t *testing.T) {
 
 func TestAnEmptyResultNamesThoseWhoWaitedAllTheSame(t *testing.T) {
 	sync := account.Waiter{Cgroup: "/docker/1", Name: "db1", Device: "sda1", Operation: "fsync", WaitSeconds: 2}
+	unit := account.Waiter{Cgroup: `/machine.slice/machine-qemu\x2d1\x2ddb.scope`, Name: "qemu-1-db", Device: "sda1", Operation: "fsync", WaitSeconds: 1}
 	start := account.Waiter{Cgroup: "/web", Name: "web", Device: "sda1", Operation: "handle", WaitSeconds: 3}
 	for _, c := range []struct {
 		waiters           []account.Waiter
@@ -166,6 +167,7 @@ func TestAnEmptyResultNamesThoseWhoWaitedAllTheSame(t *testing.T) {
 	}{
 		{nil, "", "", ""},
 		{[]account.Waiter{sync}, "", "", ""},
+		{[]account.Waiter{unit, sync}, unit.Cgroup, "", ""},
 		{[]account.Waiter{sync, start}, "db", "no container that waited matches --container db; these waited: db1, web", "no container that waited matches --container db; these waited: db1"},
 		{[]account.Waiter{start}, "", "", `calls that change metadata waited 3 s before they could start; "daybook blame" shows for what`},
 		{[]account.Waiter{start}, "web", "", `calls that change metadata waited 3 s before they could start; "daybook blame" shows for what`},

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path"
 	"slices"
 	"strings"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybook-project/daybook/internal/account"
+	"github.com/daybook-project/daybook/internal/container"
 	"github.com/daybook-project/daybook/internal/top"
 )
 
@@ -26,7 +26,7 @@ type blameOutput struct {
 
 func newBlameCommand() *cobra.Command {
 	source := sourceOptions{Estimator: "handles", Waits: true}
-	var container string
+	var pattern string
 	var limit int
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -51,8 +51,8 @@ nothing on the host. It needs root and a kernel with BTF, 5.15 or newer.`,
 			if source.Interval < minInterval || source.Interval > maxInterval {
 				return usageError{fmt.Errorf("--interval is %v; want %v to %v", source.Interval, minInterval, maxInterval)}
 			}
-			if _, err := path.Match(container, ""); err != nil {
-				return usageError{fmt.Errorf("--container is %q: %w", container, err)}
+			if err := container.CheckPattern(pattern); err != nil {
+				return usageError{fmt.Errorf("--container is %q: %w", pattern, err)}
 			}
 			if limit < 0 {
 				return usageError{fmt.Errorf("--limit is %d; want 0 or more", limit)}
@@ -67,12 +67,12 @@ nothing on the host. It needs root and a kernel with BTF, 5.15 or newer.`,
 				return err
 			}
 			all := slices.Clone(sample.Waiters)
-			sample.Waiters = slices.DeleteFunc(sample.Waiters, func(w account.Waiter) bool { return !isContainer(w, container) })
-			if note := whoElseWaited(all, len(sample.Waiters), container); note != "" {
+			sample.Waiters = slices.DeleteFunc(sample.Waiters, func(w account.Waiter) bool { return !isContainer(w, pattern) })
+			if note := whoElseWaited(all, len(sample.Waiters), pattern); note != "" {
 				fmt.Fprintln(cmd.ErrOrStderr(), "daybook:", note)
 			}
 			if !asJSON {
-				return top.WriteWaits(cmd.OutOrStdout(), sample, container, limit, 0)
+				return top.WriteWaits(cmd.OutOrStdout(), sample, pattern, limit, 0)
 			}
 			if limit > 0 && len(sample.Waiters) > limit {
 				sample.Waiters = sample.Waiters[:limit]
@@ -83,7 +83,7 @@ nothing on the host. It needs root and a kernel with BTF, 5.15 or newer.`,
 	flags := cmd.Flags()
 	flags.DurationVar(&source.Interval, "interval", 10*time.Second, "how long to measure, 1s to 24h")
 	flags.StringArrayVar(&source.Devices, "device", nil, "observe only this disk: a name such as sda, a node, major:minor, or a mount point; may be repeated")
-	flags.StringVar(&container, "container", "", "show only waiters with this container name or cgroup path; * does not cross /")
+	flags.StringVar(&pattern, "container", "", "show only waiters with this container name or cgroup path; * does not cross /")
 	flags.IntVar(&limit, "limit", 10, "show at most so many waiters; 0: all")
 	flags.BoolVar(&asJSON, "json", false, "print JSON")
 	completeDisks(cmd, "device")
@@ -96,9 +96,7 @@ func isContainer(w account.Waiter, pattern string) bool {
 	if pattern == "" {
 		return true
 	}
-	byName, _ := path.Match(pattern, w.Name) // the pattern was checked
-	byPath, _ := path.Match(pattern, w.Cgroup)
-	return byName || byPath
+	return container.Matches(pattern, w.Name) || container.Matches(pattern, w.Cgroup)
 }
 
 // whoElseWaited is a note on containers that waited, if a pattern found none of them: it may

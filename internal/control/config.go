@@ -2,14 +2,12 @@ package control
 
 import (
 	"fmt"
-	"math"
-	"path"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"time"
 
 	"github.com/daybook-project/daybook/internal/account"
+	"github.com/daybook-project/daybook/internal/container"
 	"github.com/daybook-project/daybook/internal/control/law"
 )
 
@@ -94,9 +92,8 @@ func (c Config) stepFor(containers int) time.Duration {
 
 // Rule matches containers and gives them a weight.
 type Rule struct {
-	// Match is a pattern as of path.Match ("*" does not cross "/"), for the
-	// cgroup's path below the mount point or the container's name. What systemd escaped in
-	// the name of a unit, such as \x2d, stands for itself.
+	// Match is a pattern as of [container.Matches], for the cgroup's path below the mount
+	// point or the container's name.
 	Match string
 	// Weight is the ideal weight; 0 means the weight found.
 	Weight uint64
@@ -160,29 +157,9 @@ func (c Config) CheckWeights(file string, r law.Range) error {
 // weight found.
 func (c Config) Ideal(cgroup, name string) (weight uint64, matched bool) {
 	for _, rule := range c.Containers {
-		if matches(rule.Match, cgroup) || name != "" && matches(rule.Match, name) {
+		if container.Matches(rule.Match, cgroup) || name != "" && container.Matches(rule.Match, name) {
 			return rule.Weight, true
 		}
 	}
 	return 0, len(c.Containers) == 0
-}
-
-// unitEscape finds a character that systemd escaped in the name of a unit, such as \x2d for "-", and
-// pairs of a \ and another character, so that a \ which is quoted already begins none.
-var unitEscape = regexp.MustCompile(`\\x[0-9a-f]{2}|\\.`)
-
-// quoteUnitEscape quotes the \ of what systemd escaped, which in a pattern would be a plain "x".
-func quoteUnitEscape(pair string) string {
-	if len(pair) == len(`\x2d`) && pair[1] == 'x' {
-		return `\` + pair
-	}
-	return pair
-}
-
-func matches(pattern, text string) bool {
-	if strings.Contains(pattern, `\x`) {
-		pattern = unitEscape.ReplaceAllStringFunc(pattern, quoteUnitEscape)
-	}
-	ok, err := path.Match(pattern, text)
-	return ok && err == nil && len(text) <= math.MaxUint16
 }

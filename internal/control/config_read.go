@@ -3,7 +3,6 @@ package control
 import (
 	"fmt"
 	"io"
-	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -12,6 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/daybook-project/daybook/internal/configfile"
+	"github.com/daybook-project/daybook/internal/container"
 	"github.com/daybook-project/daybook/internal/control/law"
 )
 
@@ -203,7 +203,7 @@ func (r *configReader) rule(n int, match, weight yaml.Node) (rule Rule, ok bool)
 	before := len(r.Problems)
 	if len(rule.Match) > maxMatchBytes {
 		r.Refuse(rule.line, "match: longer than %d bytes", maxMatchBytes)
-	} else if _, err := path.Match(rule.Match, ""); err != nil {
+	} else if container.CheckPattern(rule.Match) != nil {
 		r.Refuse(rule.line, "match: %q is no pattern: an opening [ wants its ]", rule.Match)
 	}
 	if !weight.IsZero() {
@@ -250,7 +250,7 @@ func covers(pattern, other string) bool {
 		return true
 	}
 	if !strings.ContainsAny(other, meta) {
-		return matches(pattern, other)
+		return container.Matches(pattern, other)
 	}
 	start, ok := strings.CutSuffix(pattern, "*")
 	rest, below := strings.CutPrefix(other, start)

@@ -80,26 +80,15 @@ func TestTheExampleOfThePageGivesNamedContainersTheirWeight(t *testing.T) {
 	}
 }
 
-func TestTheNameOfAUnitMatchesAsSystemdEscapesIt(t *testing.T) {
+func TestARuleForAUnitMatchesItsNameAsSystemdEscapesIt(t *testing.T) {
 	const vm = `/machine.slice/machine-qemu\x2d1\x2ddb.scope`
-	for pattern, want := range map[string]bool{
-		vm: true, `/machine.slice/machine-qemu\x2d*`: true, `/machine.slice/machine-qemu\\x2d*`: true, `/*/machine-[a-q]emu\x2d?\x2ddb.scope`: true,
-		`/machine.slice/machine-qemux2d*`: false, `/machine.slice/machine-qemu\x2e*`: false, `/machine.slice/machine-qemu\\\x2d*`: false,
-	} {
+	for pattern, want := range map[string]bool{vm: true, `/machine.slice/machine-qemu\x2d*`: true, `/machine.slice/machine-qemux2d*`: false} {
 		config, err := ReadConfig(strings.NewReader("containers:\n- match: "+pattern+"\n"), "x.yaml")
 		if err != nil {
 			t.Fatal(err)
 		}
 		if _, matched := config.Ideal(vm, ""); matched != want {
 			t.Errorf("%s: %v; want %v", pattern, matched, want)
-		}
-	}
-	for _, pattern := range []string{`/a\*b`, `/a\[b\]`, `/x[\x2d]`} { // as in any pattern
-		config := Config{Containers: []Rule{{Match: pattern}}}
-		for text, want := range map[string]bool{"/a*b": pattern == `/a\*b`, "/a[b]": pattern == `/a\[b\]`, "/xd": pattern == `/x[\x2d]`, "/ab": false} {
-			if _, matched := config.Ideal(text, ""); matched != want {
-				t.Errorf("%s, %s: %v; want %v", pattern, text, matched, want)
-			}
 		}
 	}
 }
