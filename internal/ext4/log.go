@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
+	"slices"
 )
 
 // Extent is a part of a device.
@@ -103,14 +105,20 @@ func logOf(file io.ReaderAt) (Extent, error) {
 	if err != nil {
 		return Extent{}, err
 	}
-	if len(runs) == 0 || runs[0].first != 0 {
+	blocks := blocksOf(b)
+	outside := func(r run) bool { return r.blocks > blocks || r.at > blocks-r.blocks }
+	if len(runs) == 0 || runs[0].first != 0 || blocks > math.MaxInt64/block || slices.ContainsFunc(runs, outside) {
 		return Extent{}, errUnknownJournal
 	}
 	first, end, err := logBlocks(file, runs[0].at*block, block, le.Uint32(b[atCompatible:])&compatFastCommit != 0)
 	if err != nil {
 		return Extent{}, err
 	}
-	return longest(runs, first, end, block), nil
+	log := longest(runs, first, end, block)
+	if log.Bytes == 0 {
+		return Extent{}, errUnknownJournal
+	}
+	return log, nil
 }
 
 // readInode reads an inode of the first group.

@@ -3,6 +3,7 @@ package ext4
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -96,20 +97,76 @@ func TestALogThatIsNotKnownIsAnError(t *testing.T) {
 	}
 }
 
-// Whatever a device has, it is read in bounded time, and no part outside it is the log.
-func FuzzLog(f *testing.F) {
-	image := make([]byte, 1<<16)
-	for _, at := range []int{0x438, 0x45c, 0x4e0, 0x428} {
-		image[at] = 8
+// smallLogBlocks is the number of blocks of smallLog, each of 1 KiB.
+const smallLogBlocks = 16
+
+// smallLog is the part of an ext4 from which [Log] reads: its journal has 8 blocks from block 6.
+func smallLog() []byte {
+	const block, inodeTable, journalBlock = 1024, 3, 6
+	image := make([]byte, smallLogBlocks*block)
+	le, be := binary.LittleEndian, binary.BigEndian
+	super := image[superblockOffset:]
+	le.PutUint16(super[atMagic:], magic)
+	le.PutUint32(super[atBlocksLow:], smallLogBlocks)
+	le.PutUint32(super[atFirstDataBlock:], 1)
+	le.PutUint32(super[atInodesPerGroup:], 16)
+	le.PutUint32(super[atCompatible:], compatHasJournal)
+	le.PutUint32(super[atJournalInode:], 8)
+	le.PutUint32(image[2*block+atInodeTableLow:], inodeTable)
+	inode := image[inodeTable*block+7*inodeBytes:]
+	le.PutUint32(inode[atInodeFlags:], inodeHasExtents)
+	tree := inode[atInodeBlock:]
+	le.PutUint16(tree, extentMagic)
+	le.PutUint16(tree[2:], 1) // entries
+	le.PutUint16(tree[extentEntryBytes+4:], 8)
+	le.PutUint32(tree[extentEntryBytes+8:], journalBlock)
+	journal := image[journalBlock*block:]
+	be.PutUint32(journal, journalMagic)
+	be.PutUint32(journal[atJournalType:], journalVersion2)
+	be.PutUint32(journal[atJournalBlocks:], 8)
+	be.PutUint32(journal[atJournalFirst:], 1)
+	return image
+}
+
+func TestALogOutsideTheFileSystemIsAnError(t *testing.T) {
+	if log, err := logOf(bytes.NewReader(smallLog())); err != nil || log != (Extent{FirstByte: 7 << 10, Bytes: 7 << 10}) {
+		t.Fatalf("%+v, %v", log, err)
 	}
-	f.Add(image, uint32(0), byte(0))
+	const extent, journal = 3<<10 + 7*inodeBytes + atInodeBlock + extentEntryBytes, 6 << 10
+	for name, change := range map[string]func(image []byte){
+		"the extent ends behind the file system":  func(b []byte) { binary.LittleEndian.PutUint16(b[extent+4:], 11) },
+		"the blocks of the file system end early": func(b []byte) { b[superblockOffset+atBlocksLow] = 13 },
+		"no block of the log is in the extent":    func(b []byte) { b[extent+4] = 1 },
+		"the log begins at its end":               func(b []byte) { b[journal+atJournalFirst+3] = 8 },
+	} {
+		image := smallLog()
+		change(image)
+		if log, err := logOf(bytes.NewReader(image)); !errors.Is(err, errUnknownJournal) {
+			t.Errorf("%s: %+v, %v", name, log, err)
+		}
+	}
+}
+
+// Whatever a device has, it is read in bounded time, and no part outside the file system is the log.
+func FuzzLog(f *testing.F) {
+	f.Add(smallLog(), uint32(0), byte(0))
+	f.Add(smallLog(), uint32(superblockOffset+atLogBlockSize), byte(6))
 	f.Fuzz(func(t *testing.T, image []byte, at uint32, value byte) {
 		if len(image) == 0 {
 			return
 		}
 		image = bytes.Clone(image)
 		image[int(at)%len(image)] = value
-		_, _ = logOf(bytes.NewReader(image))
+		log, err := logOf(bytes.NewReader(image))
+		if err != nil {
+			return
+		}
+		super := image[superblockOffset:]
+		block := uint64(1024) << binary.LittleEndian.Uint32(super[atLogBlockSize:])
+		end := log.FirstByte + log.Bytes
+		if log.Bytes == 0 || end < log.Bytes || end > blocksOf(super)*block || log.FirstByte%block != 0 || log.Bytes%block != 0 {
+			t.Errorf("%+v in %d blocks of %d bytes", log, blocksOf(super), block)
+		}
 	})
 }
 

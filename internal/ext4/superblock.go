@@ -124,7 +124,7 @@ func ParseSuperblock(b []byte) (Superblock, error) {
 	}
 	s := Superblock{
 		BlockSizeBytes: 1024 << logSize,
-		Blocks:         uint64(le.Uint32(b[atBlocksLow:])),
+		Blocks:         blocksOf(b),
 		FreeBlocks:     uint64(le.Uint32(b[atFreeBlocksLow:])),
 		Inodes:         le.Uint32(b[atInodes:]),
 		InodeBytes:     le.Uint16(b[atInodeBytes:]),
@@ -136,7 +136,6 @@ func ParseSuperblock(b []byte) (Superblock, error) {
 		JournalDevice:  incompatible&incompatJournalDev != 0,
 	}
 	if incompatible&incompat64Bit != 0 {
-		s.Blocks |= uint64(le.Uint32(b[atBlocksHigh:])) << 32
 		s.FreeBlocks |= uint64(le.Uint32(b[atFreeBlocksHigh:])) << 32
 	}
 	if s.HasJournal {
@@ -151,6 +150,16 @@ func ParseSuperblock(b []byte) (Superblock, error) {
 		s.JournalBytes = uint64(le.Uint32(size))<<32 | uint64(le.Uint32(size[4:]))
 	}
 	return s, nil
+}
+
+// blocksOf returns how many blocks the file system of a superblock has.
+func blocksOf(superblock []byte) uint64 {
+	le := binary.LittleEndian
+	blocks := uint64(le.Uint32(superblock[atBlocksLow:]))
+	if le.Uint32(superblock[atIncompatible:])&incompat64Bit != 0 {
+		blocks |= uint64(le.Uint32(superblock[atBlocksHigh:])) << 32
+	}
+	return blocks
 }
 
 // decodeDev is the inverse of the kernel's new_encode_dev.
