@@ -70,6 +70,8 @@ func create(ctx context.Context, config Config) (*Disk, error) {
 	if err != nil {
 		return nil, err
 	}
+	_, err = os.Lstat(config.Backing)
+	isNew := config.Backing != "" && errors.Is(err, fs.ErrNotExist)
 	d.server, err = startServer(config, h, lock)
 	if err != nil {
 		err = errors.Join(err, h.removeTraces(config.Name))
@@ -83,9 +85,22 @@ func create(ctx context.Context, config Config) (*Disk, error) {
 		if errors.Is(err, unix.EPERM) {
 			err = fmt.Errorf("%w: %w", ErrUnsupported, err)
 		}
-		return nil, errors.Join(err, d.abandon())
+		err = errors.Join(err, d.abandon())
+		if isNew {
+			err = errors.Join(err, removeEmpty(config.Backing))
+		}
+		return nil, err
 	}
 	return d, nil
+}
+
+// removeEmpty removes a file without data, if it is there.
+func removeEmpty(path string) error {
+	var st unix.Stat_t
+	if err := unix.Lstat(path, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Blocks != 0 {
+		return nil
+	}
+	return os.Remove(path)
 }
 
 func checkHost() error {

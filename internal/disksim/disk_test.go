@@ -296,6 +296,28 @@ func TestAFailedCreationLeavesNothing(t *testing.T) {
 	}
 }
 
+func TestAFailedCreationRemovesAFileThatItMade(t *testing.T) {
+	r := newRig(t)
+	for _, before := range []string{"", "data"} {
+		file := filepath.Join(t.TempDir(), "data")
+		config := Config{Name: "no", SizeBytes: 1 << 20, Scheduler: "cfq-of-old", Backing: file, StateDir: r.dir}
+		if before != "" {
+			if err := errors.Join(os.WriteFile(file, []byte(before), 0o600), os.Truncate(file, 1<<20)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := Create(context.Background(), config); !errors.Is(err, ErrUnsupported) {
+			t.Fatalf("got %v, want ErrUnsupported", err)
+		}
+		switch got, err := os.ReadFile(file); {
+		case before == "" && !errors.Is(err, os.ErrNotExist):
+			t.Errorf("the file that it made is left: %v", err)
+		case before != "" && (len(got) != 1<<20 || string(got[:len(before)]) != before):
+			t.Errorf("the file that was there has %d bytes: %v", len(got), err)
+		}
+	}
+}
+
 func TestANameIsUnique(t *testing.T) {
 	r := newRig(t)
 	disk := r.create(Config{Name: "once"})
