@@ -21,6 +21,7 @@ import (
 	"github.com/daybook-project/daybook/internal/cgroup"
 	"github.com/daybook-project/daybook/internal/configfile"
 	"github.com/daybook-project/daybook/internal/filelock"
+	"github.com/daybook-project/daybook/internal/safetext"
 )
 
 // adoptFlags are the flags of adopt.
@@ -219,12 +220,12 @@ func explainAdopt(err error) error {
 
 func printAdopted(w io.Writer, s adopt.Status) {
 	if s.Neutral {
-		fmt.Fprintf(w, "%s: several containers use it (%s), so its journal (process %d) is in a neutral cgroup: %s\n", s.Mountpoint, s.For, s.PID, s.JournalCgroup)
+		fmt.Fprintf(w, "%s: several containers use it (%s), so its journal (process %d) is in a neutral cgroup: %s\n", safetext.Line(s.Mountpoint), safetext.Line(s.For), s.PID, safetext.Line(s.JournalCgroup))
 	} else {
-		fmt.Fprintf(w, "%s: its journal (process %d) is in %s\n", s.Mountpoint, s.PID, s.JournalCgroup)
+		fmt.Fprintf(w, "%s: its journal (process %d) is in %s\n", safetext.Line(s.Mountpoint), s.PID, safetext.Line(s.JournalCgroup))
 	}
 	if s.Weight != 0 {
-		fmt.Fprintf(w, "  under the weight %d of %s\n", s.Weight, s.Cgroup)
+		fmt.Fprintf(w, "  under the weight %d of %s\n", s.Weight, safetext.Line(s.Cgroup))
 	}
 }
 
@@ -247,10 +248,14 @@ func (f *adoptFlags) printList(w io.Writer) error {
 		fmt.Fprintln(w, "nothing is adopted")
 		return nil
 	}
+	return printTable(w, all)
+}
+
+func printTable(w io.Writer, all []adopt.Status) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "MOUNTPOINT\tDEVICE\tJOURNAL IN\tWEIGHT\tWRITTEN\tSTATE")
 	for _, s := range all {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%d\t%s\n", s.Mountpoint, s.Name, s.JournalCgroup, s.Weight, s.JournalWriteBytes, adoptState(s))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%d\t%s\n", safetext.Line(s.Mountpoint), safetext.Line(s.Name), safetext.Line(s.JournalCgroup), s.Weight, s.JournalWriteBytes, safetext.Line(adoptState(s)))
 	}
 	return table.Flush()
 }
@@ -315,13 +320,13 @@ func (f *adoptFlags) releaseNow(cmd *cobra.Command, args []string) error {
 			failures = append(failures, err)
 			continue
 		}
-		fmt.Fprintf(cmd.OutOrStdout(), "%s: its journal has left %s\n", s.Mountpoint, outcome.Cgroup)
+		fmt.Fprintf(cmd.OutOrStdout(), "%s: its journal has left %s\n", safetext.Line(s.Mountpoint), safetext.Line(outcome.Cgroup))
 	}
 	if !found && len(damaged) > 0 {
 		return fmt.Errorf("cannot say whether %s is adopted: %w", point, errors.Join(damaged...))
 	}
 	if !found && !f.all {
-		fmt.Fprintf(cmd.OutOrStdout(), "%s is not adopted\n", point)
+		fmt.Fprintf(cmd.OutOrStdout(), "%s is not adopted\n", safetext.Line(point))
 	} else if !found {
 		fmt.Fprintln(cmd.OutOrStdout(), "nothing is adopted")
 	}

@@ -23,6 +23,30 @@ import (
 	"github.com/daybook-project/daybook/internal/victimtest"
 )
 
+// The names of mount points and cgroups are not the operator's.
+func TestAdoptPrintsNoControlCharacters(t *testing.T) {
+	const mountpoint, unit = "/mnt/a\tb\x1b[2J", "/c\nd"
+	s := adopt.Status{Name: "sda1", Mountpoint: mountpoint, For: unit, Cgroup: unit, JournalCgroup: unit, PID: 7, Placed: true, Weight: 300}
+	neutral := s
+	neutral.Neutral = true
+	var text strings.Builder
+	printAdopted(&text, s)
+	printAdopted(&text, neutral)
+	if err := printTable(&text, []adopt.Status{neutral}); err != nil {
+		t.Fatal(err)
+	}
+	const want = `/mnt/a\x09b\x1b[2J: its journal (process 7) is in /c\x0ad
+  under the weight 300 of /c\x0ad
+/mnt/a\x09b\x1b[2J: several containers use it (/c\x0ad), so its journal (process 7) is in a neutral cgroup: /c\x0ad
+  under the weight 300 of /c\x0ad
+MOUNTPOINT          DEVICE  JOURNAL IN  WEIGHT  WRITTEN  STATE
+/mnt/a\x09b\x1b[2J  sda1    /c\x0ad     300     0        placed; shared by /c\x0ad
+`
+	if text.String() != want {
+		t.Errorf("got\n%swant\n%s", text.String(), want)
+	}
+}
+
 // adoptRig is a mounted file system, and a cgroup with a process.
 type adoptRig struct {
 	t             *testing.T
