@@ -16,8 +16,8 @@ const (
 	retrySeconds = 10.0
 	// rateSeconds is the time constant of the disk's throughput.
 	rateSeconds = 15.0
-	// costSeconds is how long limits are in force before the throughputs are
-	// compared. Less than costPart of that under weights is too little, of the sum and
+	// costSeconds is how long limits are in force, with as many active containers, before
+	// the throughputs are compared. Less than costPart of that under weights is too little, of the sum and
 	// of the mean by shares.
 	costSeconds, costPart = 30.0, 0.5
 )
@@ -35,9 +35,8 @@ type actuatorChoice struct {
 	waitSeconds, pauseSeconds float64
 	// calmSeconds is how long weights have been in force and not ignored.
 	calmSeconds float64
-	// limitedSeconds is how long limits have been in force. weightsRate and
-	// limitsRate are the throughput under weights and under limits, with as many
-	// active containers.
+	// weightsRate and limitsRate are the throughput under weights and under limits, with as
+	// many active containers. limitedSeconds is the time of limitsRate.
 	limitedSeconds float64
 	weightsRate    throughput
 	limitsRate     throughput
@@ -114,11 +113,10 @@ func (c *Controller) chooseActuator(seconds float64, step bytesDone, active int)
 		c.useLimits(true)
 		return
 	}
-	if s.limitedSeconds += seconds; active < s.active {
-		// Fewer containers do less I/O, with and without limits.
-		s.limitedSeconds, s.limitsRate = 0, throughput{}
+	if active >= s.active { // fewer containers do less I/O, with and without limits
+		s.limitedSeconds += seconds
+		s.limitsRate.add(step, seconds, rateSeconds)
 	}
-	s.limitsRate.add(step, seconds, rateSeconds)
 	if s.limitedSeconds > costSeconds && s.limitsRate.all.Rate() < costPart*s.weightsRate.all.Rate() && (s.waitSeconds > 0 || c.passesCost()) {
 		rates := fmt.Sprintf("%.1f MB/s, and %.1f MB/s by weights that are not followed", s.limitsRate.all.Rate()/1e6, s.weightsRate.all.Rate()/1e6)
 		before, now := worth(c.groups, s.weightsRate, s.limitsRate)

@@ -44,6 +44,36 @@ func TestLimitsThatCostThroughputEnd(t *testing.T) {
 	}
 }
 
+// What limits cost is also compared where a container does I/O only now and then.
+func TestLimitsThatCostThroughputEndAlthoughOneContainerPauses(t *testing.T) {
+	f := newFakeHost("/ca", "/cb", "/cc")
+	var log bytes.Buffer
+	n := 0
+	var steps []func() account.Sample
+	for _, step := range deepReaders(f, 30, func(int) bool { return false }) {
+		steps = append(steps, func() account.Sample {
+			sample := step()
+			if f.reads["/ca"]+f.reads["/cb"] > 0 {
+				for n := range sample.Devices[1].Containers {
+					sample.Devices[1].Containers[n].ChargedReadBytes /= 3
+				}
+			}
+			if n++; n%2 == 0 {
+				sample.Devices[1].Containers = append(sample.Devices[1].Containers, did("/cc", 20e6, 0))
+			}
+			return sample
+		})
+	}
+	options := fakeOptions(t, f, "tunables: none\ncontainers: [{match: '/c?', weight: 500}]", steps...)
+	options.Log = slog.New(slog.NewTextHandler(&log, nil))
+	if err := Run(context.Background(), options); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(log.String(), "limits cost the disk's throughput"); n != 1 {
+		t.Errorf("logged %d times; want once:\n%s", n, log.String())
+	}
+}
+
 // What limits cost is compared also after a container has ended that was active once.
 func TestLimitsThatCostThroughputEndWithFewerContainersThanOnce(t *testing.T) {
 	f := newFakeHost("/ca", "/cb", "/cc")
