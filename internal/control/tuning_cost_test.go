@@ -125,7 +125,7 @@ func TestWhatControlTakesFromAContainerIsNoCostOfTunables(t *testing.T) {
 			if n > 10 && n <= 20 {
 				part += map[string]float64{"/ca": lackPart / 2, "/cb": lackPart / 2, "/cc": -lackPart}[cgroup]
 			}
-			c := did(cgroup, uint64(part*diskBytes), uint64(journal))
+			c := did(cgroup, uint64(max(0, part)*diskBytes), uint64(journal))
 			c.BusySeconds, c.RequestSeconds = stepSeconds, requests*stepSeconds
 			containers = append(containers, c)
 		}

@@ -1,13 +1,22 @@
 package law
 
 import (
+	"fmt"
 	"math"
 	"testing"
 )
 
 // A debt of one interval is repaid slowly, so that the shares of the next one are
-// right. Here a burst takes more than the share.
+// right. Here a burst takes more than the share. A step in which nobody does anything
+// deletes no debt.
 func TestArrearsAreRepaidSlowly(t *testing.T) {
+	for _, pauses := range []bool{false, true} {
+		t.Run(fmt.Sprint("pauses ", pauses), func(t *testing.T) { repayArrears(t, pauses) })
+	}
+}
+
+func repayArrears(t *testing.T, pauses bool) {
+	t.Helper()
 	const diskBytesPerSecond, step = 60e6, 0.5
 	law := NewFeedback(BFQRange)
 	weights := []float64{700, 300}
@@ -32,6 +41,9 @@ func TestArrearsAreRepaidSlowly(t *testing.T) {
 	}
 	run(60, 0, false)
 	run(5, 0.4, false) // b gets 45 % or more, whatever its weight
+	if pauses {
+		copy(weights, law.Next(step, []Observation{{ID: "a", Ideal: 700, Weight: weights[0]}, {ID: "b", Ideal: 300, Weight: weights[1]}}))
+	}
 	lowest = 1
 	run(60, 0, true)
 	if lowest < 0.25 {

@@ -42,6 +42,33 @@ func TestABurstOfWritebackIsCorrectedAtOnceInShortSteps(t *testing.T) {
 	}
 }
 
+// Metadata in place can be written faster than containers read that seek. While one has
+// such a burst, beyond all that the disk did before, the other keeps what it can use.
+func TestABurstBeyondTheUsualThroughputTakesNothingFromTheOther(t *testing.T) {
+	limited, weighted := NewLimitLaw(), NewFeedback(BFQRange)
+	weights := []float64{500, 500}
+	step := func(burst float64) (limits []float64) {
+		observations := []Observation{
+			{ID: "a", Ideal: 500, Weight: weights[0], OtherBytes: 5e6, JournalBytes: burst, WritebackBytes: burst, BusySeconds: 0.5, RequestSeconds: 2},
+			{ID: "b", Ideal: 500, Weight: weights[1], OtherBytes: 2.5e6, BusySeconds: 0.15, RequestSeconds: 0.15},
+		}
+		copy(weights, weighted.Next(0.5, observations))
+		return limited.Next(0.5, observations)
+	}
+	for range 60 {
+		step(0)
+	}
+	for n, burst := range []float64{40e6, 20e6, 0} {
+		limits := step(burst)
+		if limits[1] > 0 && limits[1] < 5e6 {
+			t.Errorf("step %d of the burst: b, which does 5 MB/s, has a limit of %.1f MB/s", n, limits[1]/1e6)
+		}
+		if weights[1] < 500 {
+			t.Errorf("step %d of the burst: b has a weight of %.0f", n, weights[1])
+		}
+	}
+}
+
 // A burst in the first seconds is no lasting excess, which no weight could prevent: it is
 // a debt, and the mean of a minute comes out.
 func TestABurstInTheFirstSecondsIsRepaid(t *testing.T) {

@@ -249,7 +249,7 @@ func TestNoDebtForWhatNoWeightCanPrevent(t *testing.T) {
 	for _, c := range cases {
 		s := &sibling{memory: &c.memory, o: Observation{Ideal: 100, Weight: c.weight, OtherBytes: c.charged, JournalBytes: c.journal, WritebackBytes: c.writeback}}
 		other := &sibling{memory: &memory{}, o: Observation{Ideal: 100, Weight: 150, OtherBytes: 20}}
-		keepDebts(5, []*sibling{s, other}, BFQRange, 0, func(*memory) float64 { return 0 })
+		keepDebts(5, []*sibling{s, other}, BFQRange, func(*memory) float64 { return 0 })
 		// The debts must add up to zero: each takes half of the difference.
 		lack := 30.0
 		if want, debt := c.debt-(c.debt-lack)/2, s.debtBytes+s.lateBytes+s.arrearsBytes; math.Abs(debt-want) > 1e-9 {
@@ -338,4 +338,65 @@ func TestShortAndLongIntervalsConvergeToo(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What a container did alone does not show how the scheduler answers weights.
+func TestOneThatJoinsASingleOneHasItsShareAtOnce(t *testing.T) {
+	law := NewFeedback(BFQRange)
+	weights := []float64{500, 500}
+	step := func(a, b float64) {
+		copy(weights, law.Next(0.5, []Observation{
+			{ID: "a", Ideal: 500, Weight: weights[0], OtherBytes: a},
+			{ID: "b", Ideal: 500, Weight: weights[1], OtherBytes: b},
+		}))
+	}
+	for range 120 {
+		step(20e6, 0)
+	}
+	for n := range 20 {
+		sum := weights[0] + weights[1]
+		step(20e6*weights[0]/sum, 20e6*weights[1]/sum)
+		if math.Abs(weights[1]-500) > 15 {
+			t.Errorf("%.1f s after b joined a, its weight is %.0f; want 500", float64(n+1)/2, weights[1])
+		}
+	}
+}
+
+// Each of hundreds of containers has less of the disk than the dead band.
+func TestHundredsOfContainersAreCorrected(t *testing.T) {
+	const containers = 400
+	var loads []*simContainer
+	for n := range containers {
+		loads = append(loads, &simContainer{ideal: 100, coupled: float64(n % 2)})
+	}
+	out := steer(newSimDisk(3, 0.02, loads...), NewFeedback(BFQRange), BFQRange, 5, 80)
+	var share float64
+	for _, shares := range out.intervals[40:] {
+		for n := 1; n < containers; n += 2 {
+			share += shares[n] / 40
+		}
+	}
+	t.Logf("the half that logs has %.1f %%", 100*share)
+	if math.Abs(share-0.5) > 0.02 {
+		t.Errorf("the half that logs has %.1f %% of the disk; want 50", 100*share)
+	}
+}
+
+// With the greatest weight at the end of the range the sum of the ideals is not reached, which is
+// no reason to write each small change.
+func TestTheDeadBandHoldsAtTheEndOfTheRange(t *testing.T) {
+	disk := newSimDisk(6, 0.01, &simContainer{ideal: 1000}, &simContainer{ideal: 1000, metadataRate: 8e6})
+	out := steer(disk, NewFeedback(BFQRange), BFQRange, 0.5, 300)
+	written := 0
+	for n := 101; n < len(out.weights); n++ {
+		before, now := out.weights[n-1], out.weights[n]
+		if now[0] == before[0] && now[1] == before[1] {
+			continue
+		}
+		written++
+		if moved := math.Abs(now[0]/(now[0]+now[1]) - before[0]/(before[0]+before[1])); moved < 0.002 {
+			t.Errorf("step %d: %.0f instead of %.0f changes the shares by %.2f points", n, now, before, 100*moved)
+		}
+	}
+	t.Logf("%d changes in 200 steps", written)
 }

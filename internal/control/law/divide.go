@@ -41,20 +41,27 @@ func Level(total float64, claims []Claim) []float64 {
 }
 
 // keepDebts records how much each sibling had in this interval beyond its due, and
-// keeps the debts balanced and bounded. least is the least throughput, in bytes per second, that
-// bounds them. lasting is the hidden I/O of a sibling that is no burst, in bytes per second:
-// nothing prevents it, so it is no debt.
-func keepDebts(seconds float64, active []*sibling, weights Range, least float64, lasting func(*memory) float64) {
-	var total float64
+// keeps the debts balanced and bounded. In a step in which the disk stops, debts stay. lasting is
+// the hidden I/O of a sibling that is no burst, in bytes per second: nothing prevents it, so it is
+// no debt.
+func keepDebts(seconds float64, active []*sibling, weights Range, lasting func(*memory) float64) {
+	var total, lately, leasts float64
 	claims := make([]Claim, len(active))
 	for n, s := range active {
 		had := s.o.OtherBytes + s.o.Journal()
 		total += had
+		lately += s.throughput()
 		// This is the mean of the hidden I/O, not that of this interval. A burst
 		// beyond the share is a debt. No weight can correct a lasting excess.
 		claims[n] = Claim{Ideal: s.o.Ideal, Least: lasting(s.memory) * seconds, Most: math.Inf(1)}
 		if s.limited {
 			claims[n].Most = math.Max(claims[n].Least, had)
+		}
+		leasts += claims[n].Least
+	}
+	if leasts > total { // the dues of a step are what was done in it
+		for n := range claims {
+			claims[n].Least *= total / leasts
 		}
 	}
 	due := Level(total, claims)
@@ -78,7 +85,7 @@ func keepDebts(seconds float64, active []*sibling, weights Range, least float64,
 		}
 	}
 	lackLate(late, active, weights)
-	bound := maxDebtSeconds * math.Max(least, total/seconds)
+	bound := maxDebtSeconds * math.Max(lately, total/seconds)
 	balance(active, bound, func(m *memory) *float64 { return &m.debtBytes })
 	balance(active, bound, func(m *memory) *float64 { return &m.lateBytes })
 	balance(active, bound, func(m *memory) *float64 { return &m.arrearsBytes })
@@ -170,6 +177,7 @@ func divide(seconds float64, active []*sibling) {
 			usable[n].Most = had
 		}
 	}
+	total = throughBurst(total, active)
 	entitled, given := Level(total, configured), Level(total, usable)
 	for n, s := range active {
 		s.floored, s.leaves = false, s.limited
@@ -181,6 +189,21 @@ func divide(seconds float64, active []*sibling) {
 		}
 		s.want = s.due(given[n], entitled[n], total, seconds, leastByWeight)
 	}
+}
+
+// throughBurst returns the throughput that is divided, in bytes per second: total, the mean of what
+// the disk did. If most of it is expected to be hidden I/O, it is what the disk does in the burst,
+// if that is more: the kernel writes metadata in place faster than containers read that seek.
+func throughBurst(total float64, active []*sibling) float64 {
+	var expected, all float64
+	for _, s := range active {
+		expected += s.expected()
+		all += s.all.Rate()
+	}
+	if expected > total/2 {
+		return math.Max(total, all)
+	}
+	return total
 }
 
 // due returns the charged I/O that a sibling should have if it gets part of total,
@@ -280,18 +303,16 @@ func fit(wanted []float64, sum float64, r Range) []float64 {
 
 // worthWriting compares the shares of the new weights with those in force.
 func worthWriting(active []*sibling, ideals float64) bool {
-	var before, after float64
+	var before, after, moved float64
 	for _, s := range active {
 		before += s.o.Weight
 		after += s.weight
 	}
-	if math.Abs(before-ideals) > 0.5 && math.Abs(before-after) > 0.5 {
+	if math.Abs(before-ideals) > 0.5 && math.Abs(after-ideals) <= 0.5 {
 		return true // the sum must be corrected: siblings came, left or became active
 	}
 	for _, s := range active {
-		if math.Abs(s.weight/after-s.o.Weight/before) > deadBand {
-			return true
-		}
+		moved += math.Abs(s.weight/after - s.o.Weight/before)
 	}
-	return false
+	return moved/2 > deadBand
 }

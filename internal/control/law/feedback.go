@@ -40,8 +40,8 @@ const (
 	ArrearsPart    = 0.03
 	// repaySteps is the number of corrections over which a debt is repaid, and the least
 	// number of those for arrears: in a long step, a faster repayment would be too much.
-	// repayPerSecond, times the seconds of a step, is the largest part of the disk
-	// that repayment may use. An error of a short step is corrected in the next
+	// repayPerSecond, divided by the seconds of a step of more than one, is the largest part
+	// of the disk that repayment may use. An error of a short step is corrected in the next
 	// one, so short steps may repay quickly. maxDebtSeconds is the largest debt, in
 	// seconds of the whole disk.
 	repaySteps     = 4.0
@@ -54,7 +54,7 @@ const (
 	// idleShare: below this part of its own share, a sibling's charged I/O is too
 	// little to be controlled.
 	idleShare = 0.02
-	// deadBand is the largest change in share that is not written.
+	// deadBand is the largest part of the disk that changes hands without being written.
 	deadBand = 0.003
 )
 
@@ -99,8 +99,9 @@ type Feedback struct {
 // memory is the state that the law keeps of one sibling.
 type memory struct {
 	charged, hidden Mean
-	// writeback is a part of hidden; burst is the same with a short time constant.
-	writeback, burst Mean
+	// writeback is a part of hidden. burst is the same, and all that of charged and hidden,
+	// with a short time constant.
+	writeback, burst, all Mean
 	// quietSeconds is the time since it was last charged.
 	quietSeconds float64
 	// windowBytes is what it was charged in the current window. windowWeight is the
@@ -163,9 +164,11 @@ func (f *Feedback) Next(seconds float64, siblings []Observation) []float64 {
 
 	active, positions := f.observe(seconds, siblings, order)
 	if len(active) < 2 {
+		f.window = 0
 		for _, s := range active {
 			s.forgive()
 			s.limited, s.floored = false, false
+			s.windowBytes, s.windowWeight = 0, 0 // what it had alone is no answer to a weight
 		}
 		return next
 	}
@@ -173,7 +176,7 @@ func (f *Feedback) Next(seconds float64, siblings []Observation) []float64 {
 		learnResponse(f.window, active)
 		f.window = 0
 	}
-	keepDebts(seconds, active, f.weights, 0, func(m *memory) float64 { return m.hidden.FromNothing(MeanSeconds) })
+	keepDebts(seconds, active, f.weights, func(m *memory) float64 { return m.hidden.FromNothing(MeanSeconds) })
 	divide(seconds, active)
 	f.weigh(active)
 	for n, s := range active {
@@ -208,6 +211,7 @@ func (m *memory) add(o Observation, seconds, chargedSeconds float64) (charged, i
 	m.hidden.Add(o.Journal(), seconds, MeanSeconds)
 	m.writeback.Add(o.writeback(), seconds, MeanSeconds)
 	m.burst.Add(o.writeback(), seconds, burstMemory(seconds))
+	m.all.Add(charged+o.Journal(), seconds, burstMemory(seconds))
 	return charged, ideal
 }
 
@@ -233,6 +237,9 @@ func (f *Feedback) observe(seconds float64, siblings []Observation, order []int)
 	f.memory = known // a sibling that is not in the observations is gone
 	for _, n := range order {
 		o, m := siblings[n], known[siblings[n].ID]
+		if !o.Measured() {
+			continue
+		}
 		rate := m.charged.Rate()
 		if m.quietSeconds >= WindowSeconds || rate < idleShare*o.Ideal/ideals*total {
 			m.forgive()

@@ -244,6 +244,36 @@ func TestQuantizeKeepsSumAndRange(t *testing.T) {
 	}
 }
 
+// A counter that breaks for one step leaves nothing behind in a law.
+func TestWhatIsNoMeasurementIsForgotten(t *testing.T) {
+	for _, bytes := range []float64{math.NaN(), math.Inf(1), 1.8e19, -1} {
+		weighted, limited := NewFeedback(BFQRange), NewLimitLaw()
+		weights := []float64{700, 300}
+		step := func(bytes float64) (limits []float64) {
+			observations := []Observation{
+				{ID: "a", Ideal: 700, Weight: weights[0], OtherBytes: bytes, BusySeconds: 0.5, RequestSeconds: 2},
+				{ID: "b", Ideal: 300, Weight: weights[1], OtherBytes: 6e6, BusySeconds: 0.5, RequestSeconds: 2},
+			}
+			copy(weights, weighted.Next(0.5, observations))
+			return limited.Next(0.5, observations)
+		}
+		for range 40 {
+			step(14e6)
+		}
+		step(bytes)
+		var limits []float64
+		for range 20 {
+			limits = step(14e6)
+		}
+		if math.Abs(weights[0]-700) > 5 || math.Abs(weights[1]-300) > 5 {
+			t.Errorf("10 s after a step with %g bytes the weights are %.0f; want 700 and 300", bytes, weights)
+		}
+		if greatest := slices.Max(limits); !(greatest > 1e6 && greatest < 100e6) {
+			t.Errorf("10 s after a step with %g bytes the limits are %.0f; want one of some 10 MB/s", bytes, limits)
+		}
+	}
+}
+
 func TestScaleMakesSmallWeightsFineEnough(t *testing.T) {
 	for _, c := range []struct {
 		ideals []uint64
@@ -251,6 +281,7 @@ func TestScaleMakesSmallWeightsFineEnough(t *testing.T) {
 	}{
 		{[]uint64{500, 500}, 1}, {[]uint64{40, 30, 20, 10}, 1}, {[]uint64{50, 50}, 1},
 		{[]uint64{5, 5}, 20}, {[]uint64{1, 1, 1}, 67}, {[]uint64{1000, 1000}, 1}, {nil, 1},
+		{slices.Repeat([]uint64{1}, 100), 10}, {slices.Repeat([]uint64{10}, 100), 1}, {[]uint64{99, 1}, 1},
 	} {
 		if got := Scale(c.ideals, BFQRange); got != c.want {
 			t.Errorf("Scale(%v) = %d, want %d", c.ideals, got, c.want)

@@ -156,7 +156,7 @@ func (l *LimitLaw) Next(seconds float64, siblings []Observation) []float64 {
 	}
 	l.lookAtFree(seconds, active)
 	l.keepDebts(seconds, plain)
-	total := l.divide(seconds, active)
+	total := l.divide(seconds, active, plain)
 	before := l.free
 	l.choose(seconds, total, wanting)
 	if l.free != before {
@@ -185,14 +185,9 @@ func (l *LimitLaw) isStalled(seconds float64, siblings []Observation) bool {
 }
 
 // keepDebts records what each sibling had in the step beyond its due. Here a debt can leave
-// the disk idle, so a burst of the first seconds makes none. In a step in which the disk stops,
-// debts stay.
+// the disk idle, so a burst of the first seconds makes none.
 func (l *LimitLaw) keepDebts(seconds float64, active []*sibling) {
-	var lately float64
-	for _, s := range active {
-		lately += s.throughput()
-	}
-	keepDebts(seconds, active, Range{}, lately, func(m *memory) float64 { return m.hidden.Rate() })
+	keepDebts(seconds, active, Range{}, func(m *memory) float64 { return m.hidden.Rate() })
 }
 
 // observe enters the step in the memories and returns the active siblings, sorted
@@ -219,6 +214,10 @@ func (l *LimitLaw) observe(seconds float64, siblings []Observation, stalled bool
 	l.memory = known
 	for n, o := range siblings {
 		m := known[o.ID]
+		if !o.Measured() {
+			m.limit = 0
+			continue
+		}
 		// One that waits for the disk all the time is not idle: it is starved.
 		idle := m.charged.Rate() < idleShare*o.Ideal/ideals*total && m.ownBusy.Rate() < WantingPart
 		if m.quietSeconds >= WindowSeconds || idle {
@@ -283,15 +282,15 @@ func (m *limitMemory) want(charged, waited, own, seconds float64, burst bool) {
 
 // divide returns the charged I/O that each sibling should have in the coming step.
 // A sibling that can use its share gets what corrects its debts; another gets its
-// share.
-func (l *LimitLaw) divide(seconds float64, active []limitedSibling) (total float64) {
+// share. plain are the same siblings as active.
+func (l *LimitLaw) divide(seconds float64, active []limitedSibling, plain []*sibling) (total float64) {
 	var lately, now float64
 	for _, s := range active {
 		lately += s.throughput()
 		now += s.m.now.Rate() + s.hidden.Rate()
 	}
 	total = math.Max(lately, now) // the disk's throughput was enough for it
-	total += l.spare(total, active)
+	total = throughBurst(total+l.spare(total, active), plain)
 	configured := make([]Claim, len(active))
 	usable := make([]Claim, len(active))
 	for n, s := range active {

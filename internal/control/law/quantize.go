@@ -43,21 +43,23 @@ func Quantize(weights []float64, ids []string, r Range) []uint64 {
 }
 
 // finestSum: if the sum of ideals is smaller, one step of an integer weight is more
-// than a hundredth of the disk.
-const finestSum = 100
+// than a hundredth of the disk. finestMean: if their mean is smaller, it is more than a
+// tenth of most shares.
+const finestSum, finestMean = 100, 10
 
 // Scale is the whole factor by which siblings' ideal weights are multiplied
 // before they are written, because weights are integers: with ideals 5 and 5
 // one step would be a tenth of the disk. It is 1 where the ideals add up to
-// 100 or more; only ratios matter among siblings.
+// 100 or more, and are 10 or more in the mean; only ratios matter among siblings.
 func Scale(ideals []uint64, r Range) uint64 {
 	var sum uint64
 	for _, w := range ideals {
 		sum += min(w, MaxWeight)
 	}
-	if sum == 0 || sum >= finestSum {
+	finest := max(finestSum, finestMean*uint64(len(ideals)))
+	if sum == 0 || sum >= finest {
 		return 1
 	}
-	wanted := (2*finestSum + sum - 1) / sum
+	wanted := (2*finest + sum - 1) / sum
 	return max(1, min(wanted, r.Max/sum))
 }

@@ -194,6 +194,19 @@ func TestLimitsStayWhileNoRequestEnds(t *testing.T) {
 	}
 }
 
+// A step in which the disk did nothing makes nobody owe anybody anything.
+func TestAStepWithoutIOMakesNoDebt(t *testing.T) {
+	d := &queueDisk{bytesPerSecond: 40e6, containers: []*queueContainer{{ideal: 500, depth: 8}, {ideal: 500, depth: 8, hidden: 10e6}}}
+	law := NewLimitLaw()
+	limitBy(d, law, 40, 1)
+	owed := func() float64 { return law.memory["c1"].debtBytes + law.memory["c1"].arrearsBytes }
+	before := owed()
+	stalled(d, law, 0)
+	if made := owed() - before; math.Abs(made) > 0.2e6 {
+		t.Errorf("a step without I/O changed the debt of c1 by %.2f MB", made/1e6)
+	}
+}
+
 // Another takes the place of the one without a limit during its trial. Nothing has shown that the
 // first can use no more, so its demand is unknown again.
 func TestATrialEndsWithTheTurnOfTheSibling(t *testing.T) {
