@@ -46,6 +46,33 @@ func TestACommandThatWaitsForItsConfigurationEndsWithItsContext(t *testing.T) {
 	}
 }
 
+// A reload waits for a configuration only for a while: control goes on with the old one.
+func TestAReloadDoesNotWaitForAPipeForever(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "control.yaml")
+	if err := unix.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f := controlFlags{config: pipe}
+	fails := func(what string) {
+		t.Helper()
+		if _, err := f.reload(t.Context(), 20*time.Millisecond); err == nil || !strings.Contains(err.Error(), "nothing wrote all of "+pipe) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	fails("no writer")
+	writer, err := os.OpenFile(pipe, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer writer.Close()
+	fails("a writer that does not end")
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if _, err := f.reload(ended, time.Minute); !errors.Is(err, context.Canceled) {
+		t.Errorf("at the end of control: %v", err)
+	}
+}
+
 // A pipe can be read once, as that of "control --config <(…)". At a reload nothing is left in it.
 func TestAPipeThatHasBeenReadIsNoEmptyConfiguration(t *testing.T) {
 	reader, writer, err := os.Pipe()

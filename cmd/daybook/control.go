@@ -133,6 +133,21 @@ cannot be read. Without --check-config, a file with errors ends control with 2.`
 	return cmd
 }
 
+// reloadPatience is how long a reload waits for a configuration that is a pipe: meanwhile nothing
+// is corrected.
+const reloadPatience = 5 * time.Second
+
+// reload gets the configuration again.
+func (f *controlFlags) reload(ctx context.Context, patience time.Duration) (control.Config, error) {
+	reading, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	config, err := f.load(reading, readAgain(control.ReadConfig))
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		err = fmt.Errorf("cannot read the configuration again: nothing wrote all of %s within %v", f.config, patience)
+	}
+	return config, err
+}
+
 // load gets the configuration from read and applies the flags over it.
 func (f *controlFlags) load(ctx context.Context, read func(io.Reader, string) (control.Config, error)) (control.Config, error) {
 	config := control.DefaultConfig()
@@ -205,7 +220,7 @@ func (f *controlFlags) run(ctx context.Context, stdout, stderr io.Writer) error 
 	options := control.Options{
 		Disks: disks, RunDir: control.DefaultRunDir,
 		Config: config, OpenHost: openStateHost, Reload: hangups,
-		Load:   func() (control.Config, error) { return f.load(ctx, readAgain(control.ReadConfig)) },
+		Load:   func() (control.Config, error) { return f.reload(ctx, reloadPatience) },
 		Accept: func(next control.Config) { current.Store(&next) },
 		DryRun: f.dryRun, Log: log, Recording: f.record.path,
 		Name: containerNames(), OnIdeals: promises.set,
