@@ -30,7 +30,7 @@ func (f *filesystemsFlags) flags(cmd *cobra.Command, disks, arrangements []strin
 	flags.StringVar(&f.kept, "again", "", "measure nothing; write the page from the figures in `FILE`")
 	flags.StringSliceVar(&f.only, "only", nil, "measure only these `PARTS`, DISK or DISK/LOAD: disks "+
 		strings.Join(disks, ", ")+", loads "+strings.Join(filesystems.Loads(), ", "))
-	flags.StringSliceVar(&f.arrangements, "arrangements", nil, "measure only these `ARRANGEMENTS`: "+strings.Join(arrangements, ", "))
+	flags.StringSliceVar(&f.arrangements, "arrangements", nil, "measure only these `ARRANGEMENTS`, and drop the others of the same parts and threads: "+strings.Join(arrangements, ", "))
 	flags.IntVar(&f.rounds, "rounds", 0, "the `NUMBER` of timed rounds (default: as in the full or quick form)")
 	flags.IntSliceVar(&f.threads, "threads", nil, "measure only with these `NUMBERS` of threads")
 }

@@ -35,7 +35,7 @@ mkfs.xfs and dmsetup (scripts/setup bench).`,
   daybook-bench guest-volumes --kernels 6.12 --dividers io.cost --loads waiting --rounds 5
 
   # One part again; the other parts in --output stay unchanged
-  daybook-bench guest-volumes --kernels 6.12 --arrangements VX --dividers bfq --docs docs/results`,
+  daybook-bench guest-volumes --kernels 6.12 --dividers bfq --docs docs/results`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			options := extent(b, guestvolumes.Full, guestvolumes.Quick)
@@ -55,7 +55,7 @@ mkfs.xfs and dmsetup (scripts/setup bench).`,
 	}
 	b.flags(cmd)
 	cmd.Flags().StringSliceVar(&names, "kernels", kernels.Names(), "comma-separated `NAMES` of kernels")
-	cmd.Flags().StringSliceVar(&arrangements, "arrangements", nil, "measure only these `ARRANGEMENTS`: VX, U, M, P")
+	cmd.Flags().StringSliceVar(&arrangements, "arrangements", nil, "measure only these `ARRANGEMENTS`, and drop the others with the same loads and dividers: VX, U, M, P")
 	cmd.Flags().StringSliceVar(&dividers, "dividers", nil, "measure only under these `DIVIDERS`: io.cost, io.cost-control, io.cost-full, bfq")
 	cmd.Flags().StringSliceVar(&loads, "loads", nil, "measure only these `LOADS`: growing, rewriting, waiting")
 	cmd.Flags().IntVar(&rounds, "rounds", 1, "measure each case `N` times, in rounds of all cases")

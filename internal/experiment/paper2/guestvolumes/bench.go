@@ -29,7 +29,8 @@ type Options struct {
 	// Rounds is how often each case is measured, at least 1. A round measures all cases
 	// once, so that a host that is busy for a while does not change one arrangement alone.
 	Rounds int
-	// Before is an earlier result. Its runs are kept unless they are measured again.
+	// Before is an earlier result. Its runs are kept, except those of a kernel, load and
+	// divider that is measured.
 	Before Result
 }
 
@@ -279,6 +280,10 @@ func Bench(ctx context.Context, l fixture.Lab, o Options) (Result, error) {
 
 // benchKernel runs the cases in a guest.
 func (r *Result) benchKernel(ctx context.Context, l fixture.Lab, g Guest, kernel string, o Options) error {
+	// A run is compared with that on a partition in the same round.
+	r.Runs = slices.DeleteFunc(r.Runs, func(old Run) bool {
+		return old.Kernel == g.Kernel() && slices.Contains(o.Loads, old.Load) && slices.Contains(o.Dividers, old.Divider)
+	})
 	for _, c := range o.cases() {
 		if !RunsOn(c.Arrangement, kernel) {
 			continue

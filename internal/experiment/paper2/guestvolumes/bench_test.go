@@ -120,9 +120,19 @@ func TestRunsMeasuredAgainReplaceTheOnesBefore(t *testing.T) {
 	again := o
 	again.Kernels, again.Arrangements, again.Loads, again.Dividers = []string{"6.1"}, []fixture.Arrangement{fixture.PlacedOnXFS}, []string{Growing}, []string{IOCost}
 	again.Before = all
+	// A second round of a partition, which was measured before.
+	later := all.Runs[len(all.Runs)-1]
+	later.Kernel, later.Load, later.Divider, later.Round = all.Runs[0].Kernel, Growing, IOCost, 1
+	again.Before.Runs = append(slices.Clone(all.Runs), later)
 	all, err = Bench(t.Context(), fixture.Lab{}, again)
-	if err != nil || len(all.Runs) != each || all.Runs[0].ShareA != 0.7 || all.Runs[1].ShareA != 0.6 {
-		t.Fatalf("%d runs, %v; want %d, and only the first measured again: %+v", len(all.Runs), err, each, all.Runs[:2])
+	// Without M and P of this load and divider: they ran at another time.
+	if err != nil || len(all.Runs) != each-2 || all.Runs[0].ShareA != 0.7 || all.Runs[1].ShareA != 0.6 {
+		t.Fatalf("%d runs, %v; want %d, and only the first measured again: %+v", len(all.Runs), err, each-2, all.Runs[:2])
+	}
+	for _, run := range all.Runs[1:] {
+		if run.Kernel == all.Runs[0].Kernel && run.Load == Growing && run.Divider == IOCost {
+			t.Errorf("an earlier run stays beside one of now: %s, round %d", run.kind(), run.Round)
+		}
 	}
 	text, err := json.Marshal(all)
 	if err != nil {

@@ -113,10 +113,13 @@ type Run struct {
 func Bench(ctx context.Context, o Options) (result Result, err error) {
 	result = Result{
 		Host: report.ThisHost(), CPUs: cmp.Or(o.CPUs, runtime.NumCPU()), KVM: o.KVM, Rounds: o.Rounds, Milliseconds: o.Milliseconds,
-		CreateFiles: o.CreateFiles, CreateMilliseconds: o.CreateMilliseconds, Runs: slices.Clone(o.Before.Runs),
+		CreateFiles: o.CreateFiles, CreateMilliseconds: o.CreateMilliseconds, Runs: o.kept(),
 	}
 	if o.Native {
-		result.Native = cmp.Or(o.Before.Native, &NativeResult{})
+		result.Native = &NativeResult{}
+		if len(result.Runs) > 0 {
+			result.Native = cmp.Or(o.Before.Native, result.Native)
+		}
 	}
 	if err := o.Check(); err != nil {
 		return result, err
@@ -149,17 +152,24 @@ func Bench(ctx context.Context, o Options) (result Result, err error) {
 		if err != nil {
 			return result, fmt.Errorf("disk %s: %w", d.Name, err)
 		}
-		for _, run := range runs {
-			result.put(run)
-		}
+		result.Runs = append(result.Runs, runs...)
 	}
 	slices.SortStableFunc(result.Runs, Run.compare)
 	return result, nil
 }
 
-// fits refuses to add to an earlier result that was measured in another way.
+// kept returns the earlier runs that can stay. A run is compared with others of the same
+// disk, load and threads, round by round: if one is measured, all others go.
+func (o Options) kept() []Run {
+	return slices.DeleteFunc(slices.Clone(o.Before.Runs), func(r Run) bool {
+		return slices.Contains(o.Parts, Part{r.Disk, r.Load}) && slices.Contains(o.Threads, r.Threads)
+	})
+}
+
+// fits refuses to add to an earlier result that was measured in another way. A native
+// result has one sanity check, so runs whose check failed cannot stay beside others.
 func (n Result) fits(before Result) error {
-	if len(before.Runs) == 0 {
+	if len(n.Runs) == 0 {
 		return nil
 	}
 	if before.Rounds != n.Rounds || before.Milliseconds != n.Milliseconds || before.CreateFiles != n.CreateFiles || before.CreateMilliseconds != n.CreateMilliseconds {
@@ -168,6 +178,9 @@ func (n Result) fits(before Result) error {
 	}
 	if before.KVM != n.KVM || before.CPUs != n.CPUs {
 		return fmt.Errorf("the earlier result is of another guest (%d processors, KVM %v; this one: %d, %v): measure all parts, or write to another file (--output)", before.CPUs, before.KVM, n.CPUs, n.KVM)
+	}
+	if n.Native != nil && !n.Native.isSane() {
+		return errors.New("the sanity check of the earlier result failed: measure all parts, or write to another file (--output)")
 	}
 	return nil
 }
@@ -239,12 +252,6 @@ func (r *Run) combine(samples []Sample, rounds int) error {
 	r.SyncP95Seconds = spread(func(result LoadResult) float64 { return result.SyncP95Seconds })
 	r.SyncP99Seconds = spread(func(result LoadResult) float64 { return result.SyncP99Seconds })
 	return nil
-}
-
-// put adds a run, and replaces an earlier one of the same kind.
-func (n *Result) put(run Run) {
-	n.Runs = slices.DeleteFunc(n.Runs, func(old Run) bool { return old.compare(run) == 0 })
-	n.Runs = append(n.Runs, run)
 }
 
 // compare orders by disk, load, threads and arrangement.

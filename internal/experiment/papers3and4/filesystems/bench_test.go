@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/daybook-project/daybook/internal/experiment/report"
 	"github.com/daybook-project/daybook/internal/experiment/statistics"
 )
 
@@ -158,6 +159,51 @@ func TestExt4NVJPartsMeasuredAgainReplaceTheOnesBefore(t *testing.T) {
 	again.Rounds--
 	if _, err := Bench(t.Context(), again); err == nil || !strings.Contains(err.Error(), "measure all") {
 		t.Errorf("figures of other rounds: %v", err)
+	}
+}
+
+// The ratios are of runs of one round, which were seconds apart.
+func TestAnArrangementMeasuredAgainIsNotComparedWithEarlierRuns(t *testing.T) {
+	before, err := benchFakeExt4NVJ(t, fakeExt4NVJGuest{rates: rates()}, Full)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := Full
+	again.Before, again.Parts, again.Arrangements, again.Threads = before, []Part{{"throttled", Varmail}}, []string{NVJOne}, []int{1, 16}
+	n, err := benchFakeExt4NVJ(t, fakeExt4NVJGuest{rates: rates()}, again)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(n.Runs) != len(before.Runs)-12 || n.run("throttled", Varmail, NVJOne, 16) == nil || n.run("throttled", Varmail, StockDisk, 2) == nil || n.run("undelayed", Varmail, StockDisk, 16) == nil {
+		t.Errorf("%d runs of %d", len(n.Runs), len(before.Runs))
+	}
+	if r := n.run("throttled", Varmail, StockDisk, 16); r != nil {
+		t.Errorf("a run of before stays beside one of now: %+v", r)
+	}
+	for _, v := range n.Verdicts() {
+		if strings.Contains(v.Target, "disk throttled") && (v.Met || v.Measured != "not measured") {
+			t.Errorf("%+v", v)
+		}
+	}
+}
+
+// A later sanity check says nothing of earlier runs.
+func TestRunsWhoseSanityCheckFailedDoNotStay(t *testing.T) {
+	for slowdown, refused := range map[float64]bool{1.4: false, 1.6: true} {
+		o := FullNative
+		o.Boot = func(context.Context, []Disk, []string) (Guest, error) { return nil, errors.New("booted") }
+		o.Before, o.CPUs = nativeResult(slowdown), 2
+		o.Before.Host, o.Before.Rounds, o.Before.Milliseconds = report.ThisHost(), o.Rounds, o.Milliseconds
+		o.Before.CreateFiles, o.Before.CreateMilliseconds = o.CreateFiles, o.CreateMilliseconds
+		o.Parts = []Part{{"80us", Varmail}}
+		if _, err := Bench(t.Context(), o); err == nil || strings.Contains(err.Error(), "sanity check of the earlier result failed") != refused {
+			t.Errorf("slowdown %g: %v", slowdown, err)
+		}
+		o.Parts = NativeParts()
+		o.Threads = []int{1, 4, 8, 16}
+		if n, err := Bench(t.Context(), o); err == nil || err.Error() != "booted" || len(n.Runs) != 0 || n.Native.Sanity != nil {
+			t.Errorf("slowdown %g, and nothing stays: %v", slowdown, err)
+		}
 	}
 }
 

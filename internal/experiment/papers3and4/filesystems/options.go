@@ -182,7 +182,8 @@ type Options struct {
 	// the host's processors run the guest's code.
 	CPUs int
 	KVM  bool
-	// Before is an earlier result. Its runs are kept unless they are measured again.
+	// Before is an earlier result. Its runs are kept, except those of a disk, load and number
+	// of threads that is measured.
 	Before Result
 }
 
