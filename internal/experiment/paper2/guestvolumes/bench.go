@@ -268,6 +268,11 @@ func Bench(ctx context.Context, l fixture.Lab, o Options) (Result, error) {
 	if err := o.Check(); err != nil {
 		return result, err
 	}
+	if len(o.Before.Runs) > 0 {
+		if err := report.SameHost(o.Before.Host, result.Host); err != nil {
+			return result, err
+		}
+	}
 	for _, kernel := range o.Kernels {
 		err := fixture.InGuest(ctx, l, kernel, o.Boot, func(g Guest) error { return result.benchKernel(ctx, l, g, kernel, o) })
 		if err != nil {

@@ -154,6 +154,10 @@ func TestRunsMeasuredAgainReplaceTheOnesBefore(t *testing.T) {
 			t.Errorf("the page has no %q:\n%s", want, page)
 		}
 	}
+	again.Before.Host.Kernel = "x"
+	if _, err := Bench(t.Context(), fixture.Lab{}, again); err == nil || !strings.Contains(err.Error(), "another host (kernel x,") {
+		t.Errorf("figures of another host: %v", err)
+	}
 	wrong := errors.New("no such kernel")
 	o.Boot = func(context.Context, string) (Guest, error) { return nil, wrong }
 	if _, err := Bench(t.Context(), fixture.Lab{}, o); !errors.Is(err, wrong) {

@@ -138,7 +138,9 @@ func Bench(ctx context.Context, o Options) (result Result, err error) {
 		return result, err
 	}
 	defer func() { err = errors.Join(err, g.Close()) }()
-	result.Kernel = g.Kernel()
+	if result.Kernel = g.Kernel(); len(result.Runs) > 0 && o.Before.Kernel != result.Kernel {
+		return result, fmt.Errorf("the earlier result is of Linux %s, and this guest has %s: measure all parts, or write to another file (--output)", o.Before.Kernel, result.Kernel)
+	}
 	for n, d := range disks {
 		c := Case{
 			Disk: d.Name, FirstDisk: n * len(o.Arrangements), Loads: loads[d.Name], Arrangements: o.Arrangements, Threads: o.Threads,
@@ -176,8 +178,14 @@ func (n Result) fits(before Result) error {
 		return fmt.Errorf("the earlier result has %d rounds of %d ms, and %d files in %d ms, and this one would have %d, %d, %d and %d: measure all parts, or write to another file (--output)",
 			before.Rounds, before.Milliseconds, before.CreateFiles, before.CreateMilliseconds, n.Rounds, n.Milliseconds, n.CreateFiles, n.CreateMilliseconds)
 	}
+	if (before.Native == nil) != (n.Native == nil) {
+		return errors.New("one result is native and the other is not: measure all parts, or write to another file (--output)")
+	}
 	if before.KVM != n.KVM || before.CPUs != n.CPUs {
 		return fmt.Errorf("the earlier result is of another guest (%d processors, KVM %v; this one: %d, %v): measure all parts, or write to another file (--output)", before.CPUs, before.KVM, n.CPUs, n.KVM)
+	}
+	if err := report.SameHost(before.Host, n.Host); err != nil {
+		return err
 	}
 	if n.Native != nil && !n.Native.isSane() {
 		return errors.New("the sanity check of the earlier result failed: measure all parts, or write to another file (--output)")

@@ -156,9 +156,20 @@ func TestExt4NVJPartsMeasuredAgainReplaceTheOnesBefore(t *testing.T) {
 			t.Errorf("%s, %s: %g; want %g", r.Disk, r.Load, r.OperationsPerSecond.Median, want)
 		}
 	}
-	again.Rounds--
-	if _, err := Bench(t.Context(), again); err == nil || !strings.Contains(err.Error(), "measure all") {
-		t.Errorf("figures of other rounds: %v", err)
+	for name, change := range map[string]func(o *Options){
+		"other rounds":         func(o *Options) { o.Rounds-- },
+		"another host":         func(o *Options) { o.Before.Host.Kernel = "x" },
+		"a native measurement": func(o *Options) { o.Before.Native = &NativeResult{} },
+	} {
+		other := again
+		change(&other)
+		if _, err := Bench(t.Context(), other); err == nil || !strings.Contains(err.Error(), "measure all") {
+			t.Errorf("figures of %s: %v", name, err)
+		}
+	}
+	again.Before.Kernel = "6.1.8-amd64"
+	if _, err := benchFakeExt4NVJ(t, fakeExt4NVJGuest{rates: rates}, again); err == nil || !strings.Contains(err.Error(), "of Linux 6.1.8-amd64, and this guest has 6.1.9-amd64: measure all") {
+		t.Errorf("figures of another kernel: %v", err)
 	}
 }
 

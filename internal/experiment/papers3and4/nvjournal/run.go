@@ -3,6 +3,7 @@ package nvjournal
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -49,6 +50,7 @@ type Result struct {
 	Persistence string      `json:"persistence"`
 	RegionBytes uint64      `json:"region_bytes"`
 	Rounds      int         `json:"rounds"`
+	Quick       bool        `json:"quick,omitempty"`
 	// Injected latency and bandwidth; 0 means those of the memory.
 	FenceNanoseconds float64 `json:"fence_ns"`
 	LineNanoseconds  float64 `json:"line_ns"`
@@ -164,8 +166,34 @@ type Data struct {
 	Median statistics.Spread `json:"median_us"`
 }
 
+// fits refuses to measure a section again beside earlier ones that were measured in another
+// way. Transfers are counted, and not measured: on any machine they are the same.
+func (o Options) fits() error {
+	before := o.Before
+	if o.Only == "" || before.Rounds == 0 {
+		return nil
+	}
+	if before.Quick != o.Quick {
+		return errors.New("one of the earlier figures and these is quick: measure all sections, or write to another file (--output)")
+	}
+	if o.Only == transfersSection {
+		return nil
+	}
+	if before.Rounds != o.Rounds {
+		return fmt.Errorf("the earlier figures are of %d rounds, and these would be of %d: measure all sections, or write to another file (--output)", before.Rounds, o.Rounds)
+	}
+	if before.FenceNanoseconds != float64(o.FenceNanoseconds) || before.LineNanoseconds != float64(o.LineNanoseconds) || before.BytesPerSecond != 1e6*float64(o.MegabytesPerSecond) {
+		return fmt.Errorf("the earlier figures are of other memory (%g ns for each fence, %g ns for each line, %s): measure all sections, or write to another file (--output)",
+			before.FenceNanoseconds, before.LineNanoseconds, bandwidth(before.BytesPerSecond))
+	}
+	return report.SameHost(before.Host, report.ThisHost())
+}
+
 // Run runs the program and adds the model.
 func Run(ctx context.Context, o Options) (Result, error) {
+	if err := o.fits(); err != nil {
+		return Result{}, err
+	}
 	arguments := []string{
 		"--rounds", strconv.Itoa(o.Rounds), "--fence-ns", strconv.Itoa(o.FenceNanoseconds),
 		"--line-ns", strconv.Itoa(o.LineNanoseconds), "--bandwidth", strconv.Itoa(o.MegabytesPerSecond),
@@ -206,7 +234,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 			return result, fmt.Errorf("cannot compute the time of a checkpoint's order: %w", err)
 		}
 	}
-	result.Host = report.ThisHost()
+	result.Host, result.Quick = report.ThisHost(), o.Quick
 	if o.Only == transfersSection && o.Before.Rounds > 0 {
 		result.Host = o.Before.Host // counted here, whatever this machine is
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/daybook-project/daybook/internal/experiment/report"
 	"github.com/daybook-project/daybook/internal/experiment/statistics"
 )
 
@@ -180,6 +181,40 @@ func TestAMissedBoundOfNVJournalIsNamed(t *testing.T) {
 		if err := n.Check(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("want %q in the error, got %v", want, err)
 		}
+	}
+}
+
+// A page has one host, one memory and one number of rounds.
+func TestASectionIsNotMeasuredBesideFiguresOfAnotherKind(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "bench")
+	if err := os.WriteFile(program, []byte("#!/bin/sh\necho '{\"rounds\": 5, \"fence_ns\": 100, \"bytes_per_second\": 2300000000}'\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	o := Options{Program: program, Only: "commit", Rounds: 5, FenceNanoseconds: 100, MegabytesPerSecond: 2300}
+	o.Before = measured()
+	o.Before.Host, o.Before.Rounds, o.Before.FenceNanoseconds, o.Before.BytesPerSecond = report.ThisHost(), 5, 100, 2.3e9
+	o.Before.Host.Measured = "2026-01-02"
+	if _, err := Run(t.Context(), o); err != nil {
+		t.Fatalf("figures of the same kind: %v", err)
+	}
+	for want, change := range map[string]func(o *Options){
+		"another host (kernel x,":   func(o *Options) { o.Before.Host.Kernel = "x" },
+		"of 3 rounds":               func(o *Options) { o.Before.Rounds = 3 },
+		"(0 ns for each fence":      func(o *Options) { o.Before.FenceNanoseconds = 0 },
+		"50 ns for each line":       func(o *Options) { o.Before.LineNanoseconds = 50 },
+		"no limit of bandwidth":     func(o *Options) { o.Before.BytesPerSecond = 0 },
+		"is quick":                  func(o *Options) { o.Quick = true },
+		"is quick: measure all sec": func(o *Options) { o.Before.Quick = true },
+	} {
+		other := o
+		change(&other)
+		if _, err := Run(t.Context(), other); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("want %q in the error, got %v", want, err)
+		}
+	}
+	o.Before = Result{}
+	if _, err := Run(t.Context(), o); err != nil {
+		t.Errorf("without earlier figures: %v", err)
 	}
 }
 
