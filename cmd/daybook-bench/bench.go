@@ -27,6 +27,9 @@ type bench struct {
 	// command makes the page again; "": make bench-NAME.
 	command string
 	quick   bool
+	// whole makes the text of the page from that of the report, if other parts of the page
+	// stay; nil: the report is the page.
+	whole func(report string) (page string, err error)
 	// unjudged means that a quick measurement is too short for a verdict.
 	unjudged bool
 }
@@ -153,7 +156,15 @@ func (b *bench) writePage(r report.Report) error {
 	if b.quick {
 		command = "daybook-bench " + b.name + " --quick"
 	}
-	if err := write(b.page()+".md", r.Markdown(command, b.name+".svg")); err != nil {
+	text := r.Markdown(command, b.name+".svg")
+	if b.whole != nil {
+		page, err := b.whole(string(text))
+		if err != nil {
+			return err
+		}
+		text = []byte(page)
+	}
+	if err := write(b.page()+".md", text); err != nil {
 		return err
 	}
 	if r.Picture != nil {

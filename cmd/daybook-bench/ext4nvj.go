@@ -139,31 +139,23 @@ func (b *bench) nameExt4NVJ(native, underKVM bool) {
 
 // finishExt4NVJ is finish for one of the two parts of the page. The other part stays.
 func (b *bench) finishExt4NVJ(cmd *cobra.Command, result filesystems.Result) error {
-	if b.docs == "" || result.KVM {
-		return b.finish(cmd, result)
-	}
-	path := b.page() + ".md"
-	before, err := os.ReadFile(path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	part, page := filesystems.NativePart(string(before))
-	if result.Native == nil {
-		finished := b.finish(cmd, result)
-		made, err := os.ReadFile(path)
-		if err != nil {
-			return errors.Join(finished, err)
+	b.whole = func(report string) (string, error) {
+		before, err := os.ReadFile(b.page() + ".md")
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return "", err
 		}
-		return errors.Join(finished, write(path, []byte(filesystems.WithNativePart(string(made), part))))
+		part, page := filesystems.NativePart(string(before))
+		if result.Native == nil {
+			return filesystems.WithNativePart(report, part), nil
+		}
+		command := filesystems.NativeCommand
+		if b.quick {
+			command = "daybook-bench ext4nvj --native --quick"
+		}
+		part, err = result.NativeMarkdown(command)
+		return filesystems.WithNativePart(page, part), err
 	}
-	docs := b.docs
-	b.docs = ""
-	finished := b.finish(cmd, result)
-	b.docs = docs
-	if part, err = result.NativeMarkdown(); err != nil {
-		return errors.Join(finished, err)
-	}
-	return errors.Join(finished, write(path, []byte(filesystems.WithNativePart(page, part))))
+	return b.finish(cmd, result)
 }
 
 // config is the guest with the disks and persistent memory of the arrangements.

@@ -272,13 +272,13 @@ func WithNativePart(page, part string) string {
 	return heading + "\n\n" + nativeBegin + "\n" + part + nativeEnd + "\n\n" + emulated + "\n\n" + rest
 }
 
-// NativeMarkdown returns the native part that shows this result.
-func (n Result) NativeMarkdown() (string, error) {
+// NativeMarkdown returns the native part that shows this result. command repeats it.
+func (n Result) NativeMarkdown(command string) (string, error) {
 	r, err := n.nativeReport()
 	if err != nil {
 		return "", err
 	}
-	page := strings.Replace(string(r.Markdown(NativeCommand, "")), "\n## How it was made\n", "\n## Native: how it was made\n", 1)
+	page := strings.Replace(string(r.Markdown(command, "")), "\n## How it was made\n", "\n## Native: how it was made\n", 1)
 	_, body, _ := strings.Cut(page, "\n")
 	return "\n## On the host's processors\n" + body + "\n", nil
 }

@@ -77,7 +77,7 @@ func TestTheNativePartIsReplacedAndTheRestKept(t *testing.T) {
 
 func TestTheNativeReportSaysThatTheSanityCheckFailed(t *testing.T) {
 	for slowdown, want := range map[float64]bool{1.2: false, 3: true} {
-		text, err := nativeResult(slowdown).NativeMarkdown()
+		text, err := nativeResult(slowdown).NativeMarkdown(NativeCommand)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -170,7 +170,7 @@ func TestThePageHasTheHoldsOfTheRunThatWasMeasured(t *testing.T) {
 	if rows := n.holdTable(Varmail).Rows; len(rows) != 1 || !slices.Equal(rows[0], want) {
 		t.Errorf("%q; want %q", rows, want)
 	}
-	page, err := n.NativeMarkdown()
+	page, err := n.NativeMarkdown(NativeCommand)
 	if err != nil || !strings.Contains(page, "| "+strings.Join(want, " | ")+" |") {
 		t.Errorf("%v, %s", err, page)
 	}
