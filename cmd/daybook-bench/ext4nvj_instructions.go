@@ -13,7 +13,7 @@ import (
 func (f *filesystemsFlags) countInstructions(cmd *cobra.Command, b *bench) error {
 	options := extent(b, filesystems.FullInstructions, filesystems.QuickInstructions)
 	choose(&options.Arrangements, f.arrangements)
-	if f.rounds > 0 {
+	if cmd.Flags().Changed("rounds") {
 		options.Rounds = f.rounds
 	}
 	files, err := f.find(cmd, options)

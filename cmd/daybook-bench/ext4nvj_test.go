@@ -84,3 +84,24 @@ func TestAPartOfThePageIsWrittenAndJudged(t *testing.T) {
 		}
 	}
 }
+
+// The options are checked later: a number that is not positive must not be left out before.
+func TestAnyNumberOfRoundsIsPassedOn(t *testing.T) {
+	for given, want := range map[string]int{"--rounds=-3": -3, "--rounds=0": 0, "--rounds=5": 5, "--quick": 1} {
+		var f filesystemsFlags
+		b := &bench{name: "ext4nvj"}
+		cmd := &cobra.Command{}
+		cmd.SetContext(t.Context())
+		cmd.SetErr(&bytes.Buffer{})
+		b.flags(cmd)
+		f.flags(cmd, nil, nil)
+		if err := cmd.ParseFlags([]string{given, "--source", t.TempDir()}); err != nil {
+			t.Fatal(err)
+		}
+		options := filesystems.QuickNative
+		// There is nothing to build.
+		if _, err := f.prepare(cmd, b, &options); err == nil || options.Rounds != want {
+			t.Errorf("%s: %d rounds, %v; want %d", given, options.Rounds, err, want)
+		}
+	}
+}

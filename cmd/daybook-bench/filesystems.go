@@ -41,7 +41,7 @@ func (f *filesystemsFlags) prepare(cmd *cobra.Command, b *bench, o *filesystems.
 	if len(f.threads) > 0 {
 		o.Threads = f.threads
 	}
-	if f.rounds > 0 {
+	if cmd.Flags().Changed("rounds") {
 		o.Rounds = f.rounds
 	}
 	choose(&o.Arrangements, f.arrangements)

@@ -193,14 +193,18 @@ func (n Result) fits(before Result) error {
 	return nil
 }
 
+// knownDisks lists the kinds of disks of this measurement.
+func (o Options) knownDisks() []Disk {
+	if o.Native {
+		return NativeDisks()
+	}
+	return Disks()
+}
+
 // disks returns the disks that parts are measured on, and the loads on each, by its name.
 func (o Options) disks() (disks []Disk, loads map[string][]string) {
-	known := Disks()
-	if o.Native {
-		known = NativeDisks()
-	}
 	loads = make(map[string][]string)
-	for _, d := range known {
+	for _, d := range o.knownDisks() {
 		for _, load := range Loads() {
 			if slices.Contains(o.Parts, Part{d.Name, load}) {
 				loads[d.Name] = append(loads[d.Name], load)

@@ -23,6 +23,8 @@ func TestExt4NVJOptionsThatCannotBeAreRefused(t *testing.T) {
 	for name, change := range map[string]func(*Options){
 		"no part":              func(o *Options) { o.Parts = nil },
 		"a disk there is not":  func(o *Options) { o.Parts = []Part{{"fast", Create}} },
+		"a native disk":        func(o *Options) { o.Parts = []Part{{"10us", Varmail}} },
+		"a disk of guests":     func(o *Options) { o.Native, o.Parts = true, []Part{{"throttled", Varmail}} },
 		"a load there is not":  func(o *Options) { o.Parts = []Part{{"undelayed", "webserver"}} },
 		"a part twice":         func(o *Options) { o.Parts = append(Parts(), Parts()[1]) },
 		"no arrangement":       func(o *Options) { o.Arrangements = nil },
@@ -30,6 +32,7 @@ func TestExt4NVJOptionsThatCannotBeAreRefused(t *testing.T) {
 		"one twice":            func(o *Options) { o.Arrangements = []string{StockDisk, StockDisk} },
 		"no threads":           func(o *Options) { o.Threads = nil },
 		"zero threads":         func(o *Options) { o.Threads = []int{1, 0} },
+		"threads twice":        func(o *Options) { o.Threads = []int{4, 1, 4} },
 		"too many threads":     func(o *Options) { o.Threads = []int{65} },
 		"no rounds":            func(o *Options) { o.Rounds = 0 },
 		"no time":              func(o *Options) { o.Milliseconds = 0 },

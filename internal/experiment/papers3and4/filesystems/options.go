@@ -235,9 +235,10 @@ func (o Options) Check() error {
 	if len(o.Parts) == 0 || len(o.Arrangements) == 0 {
 		return errors.New("nothing to measure: want at least one part and one arrangement")
 	}
+	names := namesOf(o.knownDisks())
 	for n, part := range o.Parts {
-		if !slices.Contains(DiskNames(), part.Disk) || !slices.Contains(Loads(), part.Load) || slices.Contains(o.Parts[:n], part) {
-			return fmt.Errorf("no part %s, or twice: choose a disk from %s and a load from %s, such as %s", part, strings.Join(DiskNames(), ", "), strings.Join(Loads(), ", "), Parts()[0])
+		if !slices.Contains(names, part.Disk) || !slices.Contains(Loads(), part.Load) || slices.Contains(o.Parts[:n], part) {
+			return fmt.Errorf("no part %s here, or twice: choose a disk from %s and a load from %s, such as %s", part, strings.Join(names, ", "), strings.Join(Loads(), ", "), Parts()[0])
 		}
 	}
 	for n, name := range o.Arrangements {
@@ -248,8 +249,8 @@ func (o Options) Check() error {
 	if err := checkFamily(o.Arrangements); err != nil {
 		return err
 	}
-	if len(o.Threads) == 0 || slices.Min(o.Threads) < 1 || slices.Max(o.Threads) > maxExt4NVJThreads {
-		return fmt.Errorf("threads %v: want numbers from 1 to %d", o.Threads, maxExt4NVJThreads)
+	if different := slices.Compact(slices.Sorted(slices.Values(o.Threads))); len(o.Threads) == 0 || len(different) < len(o.Threads) || slices.Min(o.Threads) < 1 || slices.Max(o.Threads) > maxExt4NVJThreads {
+		return fmt.Errorf("threads %v: want different numbers from 1 to %d", o.Threads, maxExt4NVJThreads)
 	}
 	if o.Rounds < 1 || o.Rounds > maxExt4NVJRounds {
 		return fmt.Errorf("%d rounds: want 1 to %d", o.Rounds, maxExt4NVJRounds)
