@@ -26,8 +26,9 @@ files that grow, with files that are rewritten, and with a container that waits 
 sync. The disk is divided by BFQ, or by io.cost with a model of three quarters of the
 disk, as daybook calibrate proposes it, with too short a period, or with a model of the
 whole disk. It fails if the share of the container of weight 700 on volumes under io.cost
-is more than 3 points off. A round takes about an hour for each kernel. It needs fio,
-mkfs.xfs and dmsetup (scripts/setup bench).`,
+is more than 3 points off, or if one that waits there makes less than 0.9 times the syncs
+of one on a partition. A round takes about an hour for each kernel. It needs fio, mkfs.xfs
+and dmsetup (scripts/setup bench).`,
 		Example: `  daybook-bench guest-volumes --docs docs/results
   daybook-bench guest-volumes --quick --kernels 6.12
 

@@ -83,6 +83,44 @@ func TestResultsAreHeldAgainstTheBounds(t *testing.T) {
 	}
 }
 
+// waiting returns a run in which A waits for each sync, and makes so many in 50 s: fio runs
+// longer than the guest's counters are watched.
+func waiting(arrangement fixture.Arrangement, round int, syncs uint64) Run {
+	run := madeUpRun("6.12.1", IOCost, 0.1, 1)
+	run.Arrangement, run.Load, run.Round = arrangement, Waiting, round
+	run.MeasuredSeconds, run.A.Syncs, run.A.SyncSeconds = 40, syncs, 50
+	return run
+}
+
+func TestSyncsOfAContainerThatWaitsAreJudgedBesideAPartition(t *testing.T) {
+	volume, partition := fixture.PlacedOnXFS, fixture.OwnPartitions
+	slow := waiting(partition, 0, 800)
+	slow.A.SyncSeconds = 0 // a result of before
+	for name, c := range map[string]struct {
+		runs       []Run
+		want, kept string
+	}{
+		"as many":            {[]Run{waiting(volume, 0, 900), waiting(partition, 0, 1000)}, "", "yes"},
+		"few":                {[]Run{waiting(volume, 0, 1), waiting(partition, 0, 10)}, "6.12.1, VX, waiting, io.cost: A has 0.10 times the syncs of a partition in round 0; want at least 0.9", "**no**"},
+		"few in one round":   {[]Run{waiting(volume, 0, 89), waiting(volume, 1, 100), waiting(partition, 0, 100), waiting(partition, 1, 100)}, "0.89 times the syncs of a partition in round 0", "**no**"},
+		"no partition":       {[]Run{waiting(volume, 0, 10)}, "no verdict", "no verdict"},
+		"of another round":   {[]Run{waiting(volume, 0, 10), waiting(partition, 1, 10)}, "no verdict", "no verdict"},
+		"one without a sync": {[]Run{waiting(volume, 0, 10), waiting(partition, 0, 0)}, "no verdict", "no verdict"},
+		"before":             {[]Run{waiting(volume, 0, 1000), slow}, "", "yes"},
+	} {
+		r := Result{Runs: c.runs}
+		if err := r.Check(); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v; want %q", name, err, c.want)
+		}
+		if got := r.kept(c.runs[0]); got != c.kept {
+			t.Errorf("%s: %q; want %q", name, got, c.kept)
+		}
+	}
+	if got := waiting(volume, 0, 100).syncs(); got != 2 {
+		t.Errorf("%g syncs a second; want 2", got)
+	}
+}
+
 // fakeVolumesGuest returns the same share for each case, and records that it was closed.
 type fakeVolumesGuest struct {
 	kernel string

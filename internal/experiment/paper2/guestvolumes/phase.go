@@ -89,7 +89,7 @@ func (s *pair) run(ctx context.Context, warmUp time.Duration, progress func(stri
 		if err != nil {
 			return phase, err
 		}
-		into.Syncs, into.SyncMeanSeconds = result.Syncs, result.SyncMeanSeconds
+		into.Syncs, into.SyncSeconds, into.SyncMeanSeconds = result.Syncs, result.Seconds, result.SyncMeanSeconds
 	}
 	return phase, nil
 }

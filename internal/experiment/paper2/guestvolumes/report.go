@@ -1,6 +1,7 @@
 package guestvolumes
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -22,8 +23,8 @@ func (r Result) Report() (report.Report, error) {
 			"**io.cost** is as `daybook calibrate --io-cost DEV --for volumes` proposes it for this disk: a model of three quarters of the disk's rate, so that requests wait in io.cost and not in the disk, and a period of 188 ms; a write of 1 MiB takes about 30 ms. " +
 				"**io.cost-control** is as `daybook calibrate --io-cost DEV` proposes it for a host with control: the same model, and a period of 16 ms. " +
 				"**io.cost-full** has a model of the disk's full rate, and the period of io.cost. **bfq** is BFQ.",
-			fmt.Sprintf("The bounds apply to VX under io.cost: A's share within %.0f points of %.0f %%, and at least %.0f %% of the model's rate used. The other rows are for comparison.",
-				100*maxError, 100*fixture.TargetA, 100*minUse),
+			fmt.Sprintf("The bounds apply to VX under io.cost: A's share within %.0f points of %.0f %%, and at least %.0f %% of the model's rate used; in waiting, at least %g times the syncs of A on a partition in the same round. The other rows are for comparison.",
+				100*maxError, 100*fixture.TargetA, 100*minUse, minSyncs),
 			"Shares are computed from io.stat of the two parent cgroups; they include data and journal. “Requests in the disk” is the mean number of requests in the disk and its scheduler, without those that io.cost holds back. “Held back” is the fraction of the time in which io.cost held back requests of the container (cost.wait). At all other times the container asks for less than its share. " +
 				"“Idle” is the idle time of the guest's processors. They are emulated; the shares would be wrong if the loads waited for them.",
 			"Under BFQ a partition gets its share and a volume does not. A trace on Linux 6.18 with cgroup v1 shows the reason. A loop device's I/O reaches the disk from kworkers that all loop devices share. BFQ's queues belong to threads, so a queue moves from cgroup to cgroup with its requests. " +
@@ -45,7 +46,7 @@ func (r Result) Report() (report.Report, error) {
 			if run.Kernel != kernel {
 				continue
 			}
-			table.Rows = append(table.Rows, run.row())
+			table.Rows = append(table.Rows, run.row(r.kept(run)))
 			settings[run.Divider] = run.Settings
 		}
 		var notes []string
@@ -78,23 +79,17 @@ func (r Result) besidePartitions(kernel string) report.Table {
 		Columns: []string{"arrangement, load, divider", "rounds", "syncs of A a second", "of the partition's", "in each round"},
 		Note:    "The medians of the rounds. A round measures all arrangements, one after the other.",
 	}
-	partition := make(map[Case]float64)
-	for _, run := range r.Runs {
-		if run.Kernel == kernel && run.Arrangement == fixture.OwnPartitions {
-			partition[run.besides()] = run.syncs()
-		}
-	}
 	for n := 0; n < len(r.Runs); {
 		first := r.Runs[n]
 		var rates, ratios []float64
 		var each []string
 		for ; n < len(r.Runs) && r.Runs[n].compare(first) == r.Runs[n].Round-first.Round; n++ {
-			of, measured := partition[r.Runs[n].besides()]
-			if r.Runs[n].Kernel != kernel || !measured || of == 0 {
+			over, known := r.overPartition(r.Runs[n])
+			if r.Runs[n].Kernel != kernel || !known {
 				continue
 			}
-			rates, ratios = append(rates, r.Runs[n].syncs()), append(ratios, r.Runs[n].syncs()/of)
-			each = append(each, fmt.Sprintf("%.2f", r.Runs[n].syncs()/of))
+			rates, ratios = append(rates, r.Runs[n].syncs()), append(ratios, over)
+			each = append(each, fmt.Sprintf("%.2f", over))
 		}
 		if len(rates) > 1 {
 			table.Rows = append(table.Rows, []string{first.kind(), fmt.Sprint(len(rates)),
@@ -104,26 +99,46 @@ func (r Result) besidePartitions(kernel string) report.Table {
 	return table
 }
 
+// overPartition is the syncs of A over those on a partition in the same round; false if
+// there were none.
+func (r Result) overPartition(run Run) (over float64, known bool) {
+	for _, other := range r.Runs {
+		if other.Arrangement == fixture.OwnPartitions && other.Kernel == run.Kernel && other.besides() == run.besides() && other.A.Syncs > 0 {
+			return run.syncs() / other.syncs(), true
+		}
+	}
+	return 0, false
+}
+
+// kept says whether a run is within its bounds, if it has any.
+func (r Result) kept(run Run) string {
+	_, known := r.overPartition(run)
+	switch {
+	case !run.bounded():
+		return "–"
+	case run.Load == Waiting && !known:
+		return "no verdict"
+	case r.missed(run) != nil:
+		return "**no**"
+	}
+	return "yes"
+}
+
 // besides is what a run has in common with that on a partition in the same round.
 func (r Run) besides() Case { return Case{Round: r.Round, Load: r.Load, Divider: r.Divider} }
 
 // syncs is the number of syncs of A in a second.
-func (r Run) syncs() float64 { return float64(r.A.Syncs) / r.MeasuredSeconds }
+func (r Run) syncs() float64 {
+	return float64(r.A.Syncs) / cmp.Or(r.A.SyncSeconds, r.MeasuredSeconds)
+}
 
 func (r Run) kind() string { return fmt.Sprintf("%s, %s, %s", r.Arrangement, r.Load, r.Divider) }
 
-func (r Run) row() []string {
+func (r Run) row(kept string) []string {
 	rate := func(bytes uint64) string { return fmt.Sprintf("%.2f", float64(bytes)/1e6/r.MeasuredSeconds) }
 	low, high := 1.0, 0.0
 	for _, share := range r.Shares {
 		low, high = min(low, share), max(high, share)
-	}
-	kept := "–"
-	if r.bounded() {
-		kept = "yes"
-		if r.missed() != nil {
-			kept = "**no**"
-		}
 	}
 	held := "–"
 	if r.Divider != BFQ {
