@@ -174,6 +174,8 @@ func TestAMissedBoundOfNVJournalIsNamed(t *testing.T) {
 		"fewer bytes":                           func(n *Result) { *n.Rows[2].BytesPerUpdate = 800 },
 		"over libpmemobj":                       func(n *Result) { n.set("libpmemobj", both(2, 4e6, 4e6)) },
 		"an update of 256 bytes o":              func(n *Result) { n.Floor = nil },
+		"a commit at one thread, mean: 0.00 µs": func(n *Result) { n.Commit = nil },
+		"besides its block's own: not counted":  func(n *Result) { n.Transfers = nil },
 	} {
 		n := measured()
 		spoil(&n)

@@ -110,6 +110,9 @@ func (n Result) Verdicts() (all []verdict.Verdict) {
 	for _, c := range n.Commit {
 		most(fmt.Sprintf("a commit at one thread, mean, P = %d", c.Partitions), c.Mean.Median, CommitMicroseconds, "%.2f µs")
 	}
+	if len(n.Commit) == 0 {
+		most("a commit at one thread, mean", 0, CommitMicroseconds, "%.2f µs")
+	}
 	for _, s := range n.Streams {
 		for _, state := range states {
 			least := OverLockOneApart
@@ -162,6 +165,10 @@ func (n Result) overLines() (all []verdict.Verdict) {
 		}
 		all = append(all, verdict.Verdict{Target: fmt.Sprintf("lines that move for an update besides its block's own, %s, %d processors, %s", t.Stream, t.Processors, t.Name()),
 			Wanted: fmt.Sprintf("at most %.0f", LinesOfAnUpdate), Measured: fmt.Sprintf("%.2f of %.2f", others, t.Apart.PerUpdate), Value: others, Bound: LinesOfAnUpdate, Met: others <= LinesOfAnUpdate})
+	}
+	if all == nil {
+		all = append(all, verdict.Verdict{Target: "lines that move for an update besides its block's own", Wanted: fmt.Sprintf("at most %.0f", LinesOfAnUpdate),
+			Measured: "not counted", Bound: LinesOfAnUpdate})
 	}
 	return all
 }
