@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/daybook-project/daybook/internal/experiment/fixture"
 	"github.com/daybook-project/daybook/internal/experiment/papers3and4/filesystems"
 )
 
@@ -131,6 +132,9 @@ func (f *filesystemsFlags) nativeResult(cmd *cobra.Command, b *bench, options fi
 	}
 	if os.Geteuid() != 0 {
 		return result, errors.New("want root: the sanity check mounts a loop device")
+	}
+	if err := fixture.RemoveLeftovers(); err != nil {
+		return result, err
 	}
 	native := filesystems.Native{Load: files.load, NVJ: files.nvj}
 	for _, path := range []*string{&native.Load, &native.NVJ} {

@@ -12,10 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/experiment/fixture"
 	"github.com/daybook-project/daybook/internal/experiment/native"
 	"github.com/daybook-project/daybook/internal/experiment/statistics"
 	"github.com/daybook-project/daybook/internal/kernel"
-	"github.com/daybook-project/daybook/internal/program"
 )
 
 // Native runs a kernel as a program of the host (User Mode Linux), so that ext4nvj or
@@ -189,8 +189,13 @@ func (n Native) Complete(ctx context.Context, g Guest, result *Result, rounds in
 
 // onHost measures the host's stock ext4.
 func (n Native) onHost(ctx context.Context, c Case, got func(Sample)) (err error) {
-	directory, err := program.PrivateDirectory("native-host")
+	home, err := fixture.MakeHome()
 	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.Remove(home)) }()
+	directory := filepath.Join(home, "memory")
+	if err := os.Mkdir(directory, 0o700); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.Remove(directory)) }()

@@ -48,7 +48,7 @@ func mountSystems(ctx context.Context, c Case) (s *systems, err error) {
 			s = nil
 		}
 	}()
-	if s.home, err = os.MkdirTemp("", "daybook-ext4nvj-"); err != nil {
+	if s.home, err = fixture.MakeHome(); err != nil {
 		return s, err
 	}
 	for n, arrangement := range c.Arrangements {
