@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The same stream of updates through each engine, at 1 to 16 threads. Engines
- * alternate within each round; each begins a round with a new, empty journal.
+ * alternate within each round, and each round begins with another one; each begins
+ * a round with a new, empty journal.
  *
  * Thread n of T takes the operations n, n + T, n + 2T... of the stream, again and
  * again, until its share of the round's operations is done or the time is over.
@@ -271,6 +272,19 @@ static void measure_round(struct measuring *m, unsigned n, unsigned threads, uns
 	of->way[of->count++] = way;
 }
 
+/*
+ * The number of the engine that is the nth in a round. Each round begins with another
+ * one, so that no engine always runs after the same one.
+ */
+static unsigned in_turn(unsigned n, unsigned round)
+{
+	unsigned count = 0;
+
+	while (engines[count].name)
+		count++;
+	return (n + round) % count;
+}
+
 /* A state in which an engine has too few pairs with nvjournal; NEITHER: none that may come. */
 static enum nearness lacking(const struct bench *b, const struct rounds *rounds)
 {
@@ -309,9 +323,12 @@ static void measure_further(struct measuring *m, unsigned threads, struct rounds
 			return;
 		if (!wait_for(b, state, threads))
 			continue; /* for the other one, perhaps */
-		for (unsigned n = 0; engines[n].name; n++)
+		for (unsigned k = 0; engines[k].name; k++) {
+			unsigned n = in_turn(k, b->rounds + extra);
+
 			if (engines[n].compared && wanted(b, n))
 				measure_round(m, n, threads, b->rounds + extra, &rounds[n]);
+		}
 	}
 }
 
@@ -330,10 +347,13 @@ static void measure_stream(struct bench *b, const struct stream *s, unsigned com
 	for (unsigned round = 0; round <= b->rounds; round++) {
 		fprintf(stderr, "bench: %s, round %u of %u\n", s->name, round, b->rounds);
 		for (unsigned t = 0; t < THREAD_COUNTS; t++)
-			for (unsigned n = 0; engines[n].name; n++)
+			for (unsigned k = 0; engines[k].name; k++) {
+				unsigned n = in_turn(k, round);
+
 				if (wanted(b, n) && (engines[n].compared || round <= OTHER_ROUNDS))
 					measure_round(&m, n, thread_counts[t], round,
 						      &rounds[t][n]);
+			}
 	}
 	for (unsigned t = 0; t < THREAD_COUNTS; t++)
 		if (thread_counts[t] > 1)
