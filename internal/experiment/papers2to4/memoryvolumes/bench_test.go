@@ -1,6 +1,8 @@
 package memoryvolumes
 
 import (
+	"context"
+	"slices"
 	"strings"
 	"testing"
 
@@ -171,6 +173,39 @@ func pageHasAll(t *testing.T, load string) {
 	}
 	if rows != len(Arrangements())*len(Neighbours()) {
 		t.Errorf("%d rows", rows)
+	}
+}
+
+// Each measurement next to a neighbour is between two without it, whatever neighbour is the first.
+func TestTheMeasurementsAroundAreThoseWithoutTheNeighbour(t *testing.T) {
+	for first, want := range map[string]struct {
+		neighbours []string
+		syncs      [][3]uint64 // before, next to the neighbour, after; 0: none
+	}{
+		"a neighbour": {[]string{HighFsync, Limited}, [][3]uint64{{1, 2, 3}, {3, 4, 5}}},
+		"none":        {[]string{Alone, HighFsync}, [][3]uint64{{0, 1, 0}, {1, 2, 3}}},
+	} {
+		p := &pair{asked: nativeCase{Arrangement: Memory}}
+		var measured []string
+		measure := func(_ context.Context, neighbour string) (Sample, error) {
+			measured = append(measured, neighbour)
+			return Sample{Neighbour: neighbour, Writer: WriterResult{Syncs: uint64(len(measured))}}, nil
+		}
+		var got [][3]uint64
+		for _, neighbour := range want.neighbours {
+			sample, err := p.measureAround(t.Context(), neighbour, measure)
+			if err != nil || sample.Neighbour != neighbour {
+				t.Fatalf("%s first: %+v, %v", first, sample, err)
+			}
+			around := [3]uint64{1: sample.Writer.Syncs}
+			if sample.AloneBefore != nil {
+				around[0], around[2] = sample.AloneBefore.Syncs, sample.AloneAfter.Syncs
+			}
+			got = append(got, around)
+		}
+		if !slices.Equal(got, want.syncs) {
+			t.Errorf("%s first: %v of %q; want %v", first, got, measured, want.syncs)
+		}
 	}
 }
 

@@ -71,7 +71,7 @@ func (c nativeCase) prepareAndRun(ctx context.Context, write func(nativeLine) er
 		if err := write(nativeLine{Progress: "neighbour: " + neighbour}); err != nil {
 			return err
 		}
-		sample, err := p.measureAround(ctx, neighbour)
+		sample, err := p.measureAround(ctx, neighbour, p.measure)
 		if err != nil {
 			return fmt.Errorf("neighbour %s: %w", neighbour, err)
 		}

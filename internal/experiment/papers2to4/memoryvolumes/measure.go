@@ -63,24 +63,25 @@ func parseWriter(text string) (result WriterResult, err error) {
 
 // measureAround measures next to the neighbour, and without it right before and after if a
 // goal compares the two. What is after one neighbour is before the next.
-func (p *pair) measureAround(ctx context.Context, neighbour string) (sample Sample, err error) {
+func (p *pair) measureAround(ctx context.Context, neighbour string, measure func(context.Context, string) (Sample, error)) (sample Sample, err error) {
 	if !inMemory(p.asked.Arrangement) {
-		return p.measure(ctx, neighbour)
+		return measure(ctx, neighbour)
 	}
 	if neighbour == Alone || p.alone == nil {
-		if sample, err = p.measure(ctx, Alone); err != nil {
+		if sample, err = measure(ctx, Alone); err != nil {
 			return sample, err
 		}
-		p.alone = &sample.Writer
+		alone := sample.Writer
+		p.alone = &alone
 	}
 	if neighbour == Alone {
 		return sample, nil
 	}
 	before := p.alone
-	if sample, err = p.measure(ctx, neighbour); err != nil {
+	if sample, err = measure(ctx, neighbour); err != nil {
 		return sample, err
 	}
-	after, err := p.measure(ctx, Alone)
+	after, err := measure(ctx, Alone)
 	p.alone = &after.Writer
 	sample.AloneBefore, sample.AloneAfter = before, p.alone
 	return sample, err
