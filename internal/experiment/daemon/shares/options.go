@@ -82,10 +82,12 @@ func Begin(o Options) (Result, error) {
 
 // continues refuses runs that may not stand beside those of the result.
 func (r Result) continues(before Result) error {
+	host := r.Host
+	host.Measured = before.Host.Measured
 	switch {
 	case before.Settings != r.Settings:
 		return fmt.Errorf("the runs before were made with other settings, %+v; now %+v", before.Settings, r.Settings)
-	case before.Host != r.Host:
+	case before.Host != host:
 		return fmt.Errorf("the runs before were made on another host, %+v; this is %+v", before.Host, r.Host)
 	case len(before.Plan) == 0:
 		return errors.New("the file has no scenarios: it is of another version of this benchmark")

@@ -220,6 +220,13 @@ func TestOnlyWhatWasMadeAlikeIsContinued(t *testing.T) {
 	if err != nil || len(got.Runs) != 2 || got.Repetitions != Full.Repetitions {
 		t.Fatalf("%+v, %v", got.Runs, err)
 	}
+	yesterday := before
+	yesterday.Host.Measured = "2026-11-21"
+	later := o
+	later.Before = &yesterday
+	if got, err := Begin(later); err != nil || got.Host.Measured != report.ThisHost().Measured {
+		t.Errorf("on another day: %+v, %v", got.Host, err)
+	}
 	more := o
 	more.Repetitions = 25
 	if got, err := Begin(more); err != nil || got.Repetitions != 25 {
