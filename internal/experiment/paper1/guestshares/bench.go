@@ -95,8 +95,18 @@ type Run struct {
 	scenario scenario.Scenario
 }
 
-// laws in the order in which they are run.
+// laws in the order of the phases of a Run.
 var laws = []string{scenario.Uncontrolled, law.FeedbackLaw}
+
+// order is that in which a run's laws are run. Every other run begins with control, so that what
+// the guest does in its first minute does not always affect the same phase.
+func (run *Run) order() []string {
+	order := slices.Clone(laws)
+	if run.Repetition%2 == 0 {
+		slices.Reverse(order)
+	}
+	return order
+}
 
 // The guest's disk. An emulated processor is about ten times slower than a real
 // one, so the disk and the rate of new directories are scaled down by the same
@@ -194,14 +204,15 @@ func benchKernel(ctx context.Context, l fixture.Lab, g Guest, kernel string, o O
 
 // measure runs the phases of a run in a guest.
 func (run *Run) measure(ctx context.Context, l fixture.Lab, g Guest, kernel string) error {
-	for _, law := range laws {
+	run.phases = make([]scenario.Phase, len(laws))
+	for _, law := range run.order() {
 		what := fmt.Sprintf("%s, %s, %s, run %d, %s", kernel, run.Divider, run.scenario.Name, run.Repetition, law)
 		l.Say(what)
 		phase, err := g.Run(ctx, Case{Scenario: run.scenario, Law: law}, func(line string) { l.Say(what + ": " + line) })
 		if err != nil {
 			return fmt.Errorf("%s, scenario %s, %s: %w", run.Divider, run.scenario.Name, law, err)
 		}
-		run.phases = append(run.phases, phase)
+		run.phases[slices.Index(laws, law)] = phase
 	}
 	run.Summary = run.scenario.Summarize(run.phases)
 	return nil

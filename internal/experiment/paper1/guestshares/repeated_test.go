@@ -1,11 +1,14 @@
 package guestshares
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/daybook-project/daybook/internal/account"
 	"github.com/daybook-project/daybook/internal/control/law"
+	"github.com/daybook-project/daybook/internal/experiment/fixture"
 	"github.com/daybook-project/daybook/internal/experiment/scenario"
 )
 
@@ -65,5 +68,37 @@ func TestOneRunOfEachScenarioHasNoTableOfRuns(t *testing.T) {
 	page, err := Result{Runs: []Run{counted("50:50", 1, 0.002, 0.01, 1)}}.Report()
 	if err != nil || len(page.Tables) != 1 || page.Tables[0].Title != "Linux 6.1, io.cost, 50:50" {
 		t.Errorf("%+v, %v", page.Tables, err)
+	}
+}
+
+// fakeGuest measures nothing: a phase under control has half the throughput.
+type fakeGuest struct{ laws []string }
+
+func (*fakeGuest) Kernel() string { return "6.1.9-amd64" }
+func (*fakeGuest) Close() error   { return nil }
+func (g *fakeGuest) Run(_ context.Context, c Case, _ func(string)) (scenario.Phase, error) {
+	g.laws = append(g.laws, c.Law)
+	phase := scenario.Phase{Name: c.Law, Device: account.Device{Device: "disk", DiskBytes: 1000}, Samples: []account.Sample{{IntervalSeconds: 5}}}
+	if c.Law != scenario.Uncontrolled {
+		phase.Device.DiskBytes = 500
+	}
+	return phase, nil
+}
+
+// Every other run begins with control; its throughput is still that over the uncontrolled phase.
+func TestRunsBeginInTurnWithControl(t *testing.T) {
+	g := &fakeGuest{}
+	result, err := Bench(t.Context(), fixture.Lab{}, Options{
+		Boot:    func(context.Context, string) (Guest, error) { return g, nil },
+		Kernels: []string{"6.1"}, Dividers: []string{fixture.IOCost}, Scenarios: 1, Repetitions: 3, CountInstructions: true,
+	})
+	want := []string{scenario.Uncontrolled, law.FeedbackLaw, law.FeedbackLaw, scenario.Uncontrolled, scenario.Uncontrolled, law.FeedbackLaw}
+	if err != nil || !slices.Equal(g.laws, want) || len(result.Runs) != 3 {
+		t.Fatalf("%q, %v; want %q", g.laws, err, want)
+	}
+	for _, run := range result.Runs {
+		if d := run.distance(); d.throughput != 0.5 || run.Phases[0].Name != scenario.Uncontrolled || run.Phases[1].Law != law.FeedbackLaw {
+			t.Errorf("run %d: %+v, throughput %g", run.Repetition, run.Phases, d.throughput)
+		}
 	}
 }

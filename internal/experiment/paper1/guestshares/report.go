@@ -66,7 +66,7 @@ func (r Result) Report() (report.Report, error) {
 // countedLead is the lead of the page of guests that count instructions.
 func countedLead() []string {
 	return []string{
-		fmt.Sprintf("Two containers read files of their own from a disk of %.1f MB/s, and B makes directories besides. Each scenario is run uncontrolled, then under Daybook's own law, "+
+		fmt.Sprintf("Two containers read files of their own from a disk of %.1f MB/s, and B makes directories besides. Each scenario is run uncontrolled and under Daybook's own law (every other run begins with the law), "+
 			"with the same settings of io.cost in both phases, on a new disk with a new ext4 and its journal, in guests with Debian's kernels and cgroup v2.", float64(DiskBytesPerSecond)/1e6),
 		"“" + fixture.IOCost + "” has a model of the whole disk and a period of 1 ms. “" + fixture.IOCostProposed + "” is what `daybook calibrate --io-cost` proposes for this disk: a model of three quarters of it, and a period of 16 ms.",
 		"The guest's clocks count instructions, one for each nanosecond, and the disk is null_blk's, in the guest's memory, with a budget for each 50 ms. It is no real disk: no seek, no cache, no queue below the kernel.",

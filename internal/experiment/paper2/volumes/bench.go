@@ -107,11 +107,8 @@ func runPart(ctx context.Context, l fixture.Lab, o Options, planned plannedPart,
 	neighbours := o.beside(planned)
 	part.copyPhases(before, neighbours)
 	var rounds []pair.Phase
-	for range o.Rounds {
-		for _, arrangement := range o.Arrangements {
-			if !planned.has(arrangement) {
-				continue
-			}
+	for round := range o.Rounds {
+		for _, arrangement := range o.order(planned, round) {
 			phases, err := pair.Measure(ctx, l, planned.in(arrangement), planned.Load, neighbours, o.Measurement)
 			if err != nil {
 				return part, fmt.Errorf("arrangement %s: %w", arrangement, err)

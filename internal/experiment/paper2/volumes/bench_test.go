@@ -75,6 +75,16 @@ func TestOptionsChooseOfThePlan(t *testing.T) {
 	}
 }
 
+func TestEachRoundStartsWithAnotherArrangement(t *testing.T) {
+	o := Options{Arrangements: []fixture.Arrangement{fixture.SharedExt4, fixture.ControlledOnXFS, fixture.OnDevices, fixture.OwnPartitions}}
+	database := plannedPart{caseOf(pair.MariaDB, pair.Ordered), nil}
+	for round, want := range []string{"S VD P", "VD P S", "P S VD", "S VD P"} {
+		if got := strings.Join(texts(o.order(database, round)), " "); got != want {
+			t.Errorf("round %d: %s; want %s", round, got, want)
+		}
+	}
+}
+
 // caseOf is a load on the simulated disk.
 func caseOf(load string, mode pair.DataMode) pair.Case {
 	return pair.Case{Disk: pair.HDD, Load: load, DataMode: mode}

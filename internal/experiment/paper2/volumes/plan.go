@@ -113,6 +113,19 @@ func (o Options) asks(p plannedPart) bool {
 		(p.neighbours == nil || len(o.beside(p)) > 0 && slices.ContainsFunc(o.Arrangements, p.has))
 }
 
+// order returns the part's arrangements in the order of a round, from 0. Each round starts with
+// another arrangement.
+func (o Options) order(p plannedPart, round int) []fixture.Arrangement {
+	var all []fixture.Arrangement
+	for _, a := range o.Arrangements {
+		if p.has(a) {
+			all = append(all, a)
+		}
+	}
+	first := round % len(all)
+	return slices.Concat(all[first:], all[:first])
+}
+
 // beside returns the part's neighbours that the options select.
 func (o Options) beside(p plannedPart) []fio.Neighbour {
 	var asked []fio.Neighbour
