@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -24,8 +25,8 @@ each remedy with what daybook advise predicts from the shared ext4 alone. The mo
 tuned with one set of cases; the bound is for the other set, which is measured twice, to
 see how far repeated measurements are apart. It fails if too few predictions are within
 the bound. It takes 50 minutes and needs fio, MariaDB and sysbench (scripts/setup bench).
-Interrupted, it keeps the parts that were measured. The command daybook-bench blame
-writes the page.`,
+Interrupted, it keeps the parts that were measured in NAME.partial.json, beside the
+figures of the last whole run. The command daybook-bench blame writes the page.`,
 		Example: `  daybook-bench advise --quick
 
   # Apply the present model to an earlier measurement
@@ -44,8 +45,9 @@ writes the page.`,
 					return err
 				}
 			}
+			partial := strings.TrimSuffix(b.output, ".json") + ".partial.json"
 			return measure(b, cmd, func(ctx context.Context, lab fixture.Lab) (advice.Result, error) {
-				return advice.Measure(ctx, lab, extent(b, advice.Full, advice.Quick), sets, kept, func(r advice.Result) error { return b.save(r) })
+				return advice.Measure(ctx, lab, extent(b, advice.Full, advice.Quick), sets, kept, func(r advice.Result) error { return keep("the figures", partial, r) })
 			})
 		},
 	}

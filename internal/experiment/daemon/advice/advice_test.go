@@ -181,6 +181,22 @@ func TestTooFewSyncsAreAMiss(t *testing.T) {
 	}
 }
 
+// Half of the held-out cases are no verdict, however good they are.
+func TestAnInterruptedSetMissesTheBound(t *testing.T) {
+	r := madeUpAdvice(1, 1)
+	all, err := r.compare(HeldOutSet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r = madeUpAdvice(all[0].gain.Median, all[0].p99.Median)
+	for asked, want := range map[int]string{0: "", 1: "", 2: "interrupted after 1 of 2 parts"} {
+		r.Asked = map[string]int{HeldOutSet: asked}
+		if err := r.Check(); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("1 of %d parts: %v", asked, err)
+		}
+	}
+}
+
 // The check on a real kernel, in its short form: the shared file system gives a
 // prediction, and the volume is measured.
 func TestAdviceIsMeasured(t *testing.T) {
@@ -193,8 +209,8 @@ func TestAdviceIsMeasured(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if saved != 1 {
-		t.Errorf("%d parts were saved, want 1", saved)
+	if saved != 1 || r.Asked[OtherLoadSet] != 1 {
+		t.Errorf("%d parts of %d were saved, want 1", saved, r.Asked[OtherLoadSet])
 	}
 	all, err := r.compare(OtherLoadSet)
 	if err != nil || len(all) != 1 || all[0].measuredGain <= 0 || all[0].measuredP99 <= 0 {

@@ -137,8 +137,12 @@ func (r Result) sameUnwritten(set string, of pair.Part, n fio.Neighbour) *pair.P
 // WantedOfTen is how many of ten held-out cases must be within the bound.
 const WantedOfTen = 8
 
-// Check returns an error if too few of the held-out cases are within the bound.
+// Check returns an error if too few of the held-out cases are within the bound, or if their
+// measurement was interrupted.
 func (r Result) Check() error {
+	if got, asked := len(r.Parts[HeldOutSet]), r.Asked[HeldOutSet]; got < asked {
+		return fmt.Errorf("advise: the measurement of the held-out cases was interrupted after %d of %d parts", got, asked)
+	}
 	all, err := r.compare(HeldOutSet)
 	if err != nil {
 		return err

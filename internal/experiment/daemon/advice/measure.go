@@ -35,6 +35,9 @@ type Result struct {
 	Loads map[string][2]string `json:"loads"`
 	// Parts are by set.
 	Parts map[string][]pair.Part `json:"parts"`
+	// Asked is the number of parts to measure, by set: an interrupted set has fewer. None in results from
+	// before it was kept.
+	Asked map[string]int `json:"asked,omitempty"`
 }
 
 // cases are the cases of a set.
@@ -82,12 +85,15 @@ var (
 // Measure measures the sets; kept has the parts of the others. It calls save after
 // each part, so that an interrupted run loses only the part that it was measuring.
 func Measure(ctx context.Context, l fixture.Lab, o Options, sets []string, kept Result, save func(Result) error) (Result, error) {
-	result := Result{Host: report.ThisHost(), Loads: kept.Loads, Parts: kept.Parts}
+	result := Result{Host: report.ThisHost(), Loads: kept.Loads, Parts: kept.Parts, Asked: kept.Asked}
 	if result.Parts == nil {
 		result.Parts = make(map[string][]pair.Part)
 	}
 	if result.Loads == nil {
 		result.Loads = make(map[string][2]string)
+	}
+	if result.Asked == nil {
+		result.Asked = make(map[string]int)
 	}
 	for _, set := range sets {
 		if !slices.Contains(Sets(), set) {
@@ -102,12 +108,10 @@ func Measure(ctx context.Context, l fixture.Lab, o Options, sets []string, kept 
 		if set != HeldOutSet {
 			rounds = 1
 		}
-		result.Parts[set] = nil
+		asked := slices.DeleteFunc(cases(set), func(c pair.Case) bool { return !slices.Contains(o.DataModes, c.DataMode) })
+		result.Parts[set], result.Asked[set] = nil, len(asked)
 		begin := loadAverage()
-		for _, c := range cases(set) {
-			if !slices.Contains(o.DataModes, c.DataMode) {
-				continue
-			}
+		for _, c := range asked {
 			part, err := o.measure(ctx, l, c, rounds)
 			if err != nil {
 				return result, fmt.Errorf("%s: %w", c, err)

@@ -216,11 +216,12 @@ func (r Result) phase(load Load, setting Setting) (p Phase, ok bool) {
 const certain = 3
 
 // harm is how many transactions per second the database made less under control than in the other
-// setting, and how many less chance explains. ok is false if that was not measured.
+// setting, and how many less chance explains: infinitely many where too few seconds are known. ok is
+// false if one of the two was not measured.
 func (r Result) harm(than Setting) (lost, chance float64, ok bool) {
 	before, measured := r.phase(Database, than)
 	now, controlled := r.phase(Database, Controlled)
-	if !measured || !controlled || len(before.Transactions) == 0 {
+	if !measured || !controlled {
 		return 0, 0, false
 	}
 	rateBefore, offBefore := before.TransactionRate()
@@ -232,11 +233,16 @@ func (r Result) harm(than Setting) (lost, chance float64, ok bool) {
 // than without weights, nor than with weights that nothing corrects.
 var harmed = []Setting{Observed, Placed}
 
-// CheckHarm reports if the database was slower under control than without it.
+// CheckHarm reports if the database was slower under control than without it, or if that is not known.
 func (r Result) CheckHarm() error {
 	var missed []error
 	for _, than := range harmed {
-		if lost, chance, ok := r.harm(than); ok && lost > chance {
+		lost, chance, ok := r.harm(than)
+		switch {
+		case !ok:
+		case math.IsInf(chance, 1):
+			missed = append(missed, fmt.Errorf("%s under control cannot be compared with %s: want its transactions in at least %d s of each", Database, than, 2*transactionSeconds))
+		case lost > chance:
 			missed = append(missed, fmt.Errorf("%s under control makes %.1f transactions per second less than %s; chance explains %.1f", Database, lost, than, chance))
 		}
 	}
@@ -349,7 +355,11 @@ func (r Result) goalsTable() report.Table {
 	}
 	for _, than := range harmed {
 		if lost, chance, ok := r.harm(than); ok {
-			goal(fmt.Sprintf("transactions of %s under control", Database), fmt.Sprintf("not fewer than %s", than), fmt.Sprintf("%+.1f a second (chance explains %.1f)", -lost, chance), lost <= chance)
+			measured := fmt.Sprintf("%+.1f a second (chance explains %.1f)", -lost, chance)
+			if math.IsInf(chance, 1) {
+				measured = "too few seconds"
+			}
+			goal(fmt.Sprintf("transactions of %s under control", Database), fmt.Sprintf("not fewer than %s", than), measured, lost <= chance && !math.IsInf(chance, 1))
 		}
 	}
 	if c := r.Cost; c != nil {

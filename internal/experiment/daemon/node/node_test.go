@@ -100,6 +100,33 @@ func TestControlThatMakesTheDatabaseSlowerMissesAGoal(t *testing.T) {
 	}
 }
 
+// Without the transactions of 20 s in both settings nothing is known of the database: that is no met goal.
+func TestTooFewTransactionsMissAGoal(t *testing.T) {
+	long := make([]float64, 20)
+	for n := range long {
+		long[n] = 40
+	}
+	for name, test := range map[string]struct {
+		observed, controlled []float64
+		known                bool
+	}{
+		"20 s of both":    {long, long, true},
+		"none controlled": {long, nil, false},
+		"none observed":   {nil, long, false},
+		"19 s controlled": {long, long[1:], false},
+		"none of either":  {nil, nil, false},
+	} {
+		r := Result{Target: 0.7, Phases: []Phase{{Load: Database, Setting: Observed, Transactions: test.observed}, {Load: Database, Setting: Controlled, Transactions: test.controlled}}}
+		if err := r.Check(); (err == nil) != test.known || err != nil && err.Error() != "MariaDB under control cannot be compared with observed: want its transactions in at least 20 s of each" {
+			t.Errorf("%s: %v", name, err)
+		}
+		page, err := r.Report()
+		if text := string(page.Markdown("x", "")); err != nil || strings.Contains(text, "| too few seconds | **no** |") == test.known {
+			t.Errorf("%s: %v\n%s", name, err, text)
+		}
+	}
+}
+
 func TestFiguresOfAnotherPartAreKept(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "bench", "k8s.json")
 	if err := Update(path, func(r *Result) { r.Cost = &Cost{Pods: 200} }); err != nil {

@@ -58,6 +58,9 @@ func Run(ctx context.Context, l fixture.Lab, o Options) (result Result, err erro
 	if o.Pairs < 0 || o.Scale < 1 || len(o.Kernels) > 0 && o.GuestPairs < 1 {
 		return result, fmt.Errorf("%d and %d pairs of 1/%d: want 1 or more", o.Pairs, o.GuestPairs, o.Scale)
 	}
+	if o.Pairs == 0 && len(o.Kernels) == 0 {
+		return result, errors.New("nothing to measure: want pairs of windows on the host, or at least one kernel")
+	}
 	for _, kernel := range o.Kernels {
 		rows, err := o.inGuest(ctx, l, kernel)
 		if err != nil {
@@ -114,8 +117,12 @@ func measure(ctx context.Context, l fixture.Lab, fs *fixture.FileSystem, loads [
 	return result, err
 }
 
-// Check returns an error for each operation whose whole range is above the bound.
+// Check returns an error for each operation whose whole range is above the bound, and if there is
+// no operation.
 func (o Result) Check() error {
+	if len(o.Rows) == 0 {
+		return errors.New("nothing was measured")
+	}
 	var errs []error
 	for _, row := range o.Rows {
 		if row.Verdict == Missed {

@@ -89,3 +89,12 @@ func TestOverheadFailsOnlyIfTheRangeIsAboveTheBound(t *testing.T) {
 		}
 	}
 }
+
+func TestNothingMeasuredIsNoMetBound(t *testing.T) {
+	if _, err := Run(t.Context(), fixture.Lab{}, Options{Extent: Extent{Scale: 1}, GuestPairs: 3}); err == nil || !strings.Contains(err.Error(), "nothing to measure") {
+		t.Errorf("no pair on the host and no guest: %v", err)
+	}
+	if err := (Result{}).Check(); err == nil {
+		t.Error("a result without an operation is within the bound")
+	}
+}

@@ -169,9 +169,12 @@ func countActive(ctx context.Context, l fixture.Lab, fs *fixture.FileSystem, o O
 	return active, nil
 }
 
-// Check returns an error for each exceeded bound, or nil.
+// Check returns an error for each exceeded bound, and if not all cgroups were active, or nil.
 func (s Result) Check() error {
 	var errs []error
+	if s.Active < s.Cgroups {
+		errs = append(errs, fmt.Errorf("%d of %d cgroups did I/O in an interval: the bounds are for as many as there are", s.Active, s.Cgroups))
+	}
 	if s.CPUSeconds > IntervalBound.Seconds() {
 		errs = append(errs, fmt.Errorf("one interval takes %.1f ms of processor time, want at most %v", 1e3*s.CPUSeconds, IntervalBound))
 	}

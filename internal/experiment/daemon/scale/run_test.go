@@ -1,6 +1,7 @@
 package scale
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -28,5 +29,23 @@ func TestScaleCountsEveryCgroupAsActive(t *testing.T) {
 	}
 	if err := s.checkMemory(); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestTheBoundsAreForActiveCgroups(t *testing.T) {
+	good := Result{Cgroups: Cgroups, Active: Cgroups, CPUSeconds: 0.01, PeakBytes: 30 << 20}
+	if err := good.Check(); err != nil {
+		t.Error(err)
+	}
+	for want, spoil := range map[string]func(*Result){
+		"3 of 1000 cgroups did I/O": func(s *Result) { s.Active = 3 },
+		"takes 21.0 ms":             func(s *Result) { s.CPUSeconds = 0.021 },
+		"65.0 MiB resident":         func(s *Result) { s.PeakBytes = 65 << 20 },
+	} {
+		bad := good
+		spoil(&bad)
+		if err := bad.Check(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v; want %q", err, want)
+		}
 	}
 }

@@ -161,6 +161,9 @@ func Bench(ctx context.Context, l fixture.Lab, o Options) (Result, error) {
 	if o.Dividers == nil {
 		o.Dividers = []string{fixture.BFQ, fixture.IOCost, fixture.IOCostAuto}
 	}
+	if len(o.Kernels) == 0 || len(o.Dividers) == 0 {
+		return result, errors.New("nothing to measure: want at least one kernel and divider")
+	}
 	atOnce := 1
 	if o.CountInstructions {
 		atOnce = len(o.Kernels) // the host's load does not matter
@@ -218,14 +221,16 @@ func (run *Run) measure(ctx context.Context, l fixture.Lab, g Guest, kernel stri
 	return nil
 }
 
-// Check returns an error for each controlled phase outside the bound.
+// Check returns an error for each controlled phase outside the bound, and if there is none with a bound.
 func (r Result) Check() error {
 	var errs []error
+	bounded := 0
 	for _, run := range r.Runs {
 		for _, phase := range run.Phases {
 			if phase.Law != law.FeedbackLaw || !run.Bounded {
 				continue
 			}
+			bounded++
 			if run.Counted {
 				errs = append(errs, run.checkCounted(phase)...)
 				continue
@@ -237,6 +242,9 @@ func (r Result) Check() error {
 				}
 			}
 		}
+	}
+	if bounded == 0 {
+		errs = append(errs, fmt.Errorf("nothing was measured that has a bound: measure under %s or %s", fixture.BFQ, fixture.IOCost))
 	}
 	return errors.Join(errs...)
 }

@@ -102,3 +102,26 @@ func TestRunsBeginInTurnWithControl(t *testing.T) {
 		}
 	}
 }
+
+// What was not measured under control, or only for comparison, is no kept bound.
+func TestNothingMeasuredIsNoKeptBound(t *testing.T) {
+	for name, o := range map[string]Options{
+		"no kernel":  {Kernels: []string{}},
+		"no divider": {Kernels: []string{"6.1"}, Dividers: []string{}},
+	} {
+		if _, err := Bench(t.Context(), fixture.Lab{}, o); err == nil || !strings.Contains(err.Error(), "nothing to measure") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	compared, uncontrolled := counted("50:50", 1, 0.002, 0.01, 1), counted("50:50", 1, 0.002, 0.01, 1)
+	compared.Bounded = false
+	uncontrolled.Phases = uncontrolled.Phases[:1]
+	for name, result := range map[string]Result{"no run": {}, "for comparison": {Runs: []Run{compared}}, "uncontrolled": {Runs: []Run{uncontrolled}}} {
+		if err := result.Check(); err == nil || !strings.Contains(err.Error(), "nothing was measured that has a bound") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := (Result{Runs: []Run{compared, counted("70:30", 1, 0.002, 0.01, 1)}}).Check(); err != nil {
+		t.Error(err)
+	}
+}

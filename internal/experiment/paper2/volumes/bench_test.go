@@ -186,6 +186,16 @@ func TestATargetOverZeroIsNotMet(t *testing.T) {
 	}
 }
 
+// Syncs of which none ended took no time that could be compared.
+func TestATargetWithoutASyncIsNotMet(t *testing.T) {
+	result := madeUp(5, 0.7, 1)
+	part := result.part(caseOf(pair.MariaDB, pair.Ordered))
+	part.Phase(fixture.PlacedOnXFS, fio.HighFsync).SyncA = synctime.Latencies{}
+	if err := result.Check(); err == nil || err.Error() != "MariaDB beside high-fsync: time of a sync over S, VX: –; want at most 0.25" {
+		t.Errorf("got %v", err)
+	}
+}
+
 // Results of an older version have no data mode and other loads.
 func TestPartsWithoutADataModeAreNotCopied(t *testing.T) {
 	var before Result

@@ -43,7 +43,7 @@ type target struct {
 // boundArrangements are the arrangements that must keep the bounds.
 var boundArrangements = []fixture.Arrangement{fixture.PlacedVolumes, fixture.PlacedOnXFS, fixture.ControlledOnXFS, fixture.OnDevices, fixture.ControlledOnDevices}
 
-// measurement is a target's value in an arrangement; NaN after a division by zero.
+// measurement is a target's value in an arrangement; NaN if it is unknown, as after a division by zero.
 type measurement struct {
 	arrangement fixture.Arrangement
 	value       float64
@@ -71,7 +71,7 @@ func (r Result) targets() []target {
 				all = p.target(all, target{
 					what: beside(n) + "time of a sync over S", wanted: fmt.Sprintf("at most %.2f", maxSyncRatio),
 					met: func(v float64) bool { return v <= maxSyncRatio }, text: decimals,
-				}, n, fixture.SharedExt4, func(x, s *pair.Phase) float64 { return statistics.Ratio(x.SyncA.MeanSeconds, s.SyncA.MeanSeconds) })
+				}, n, fixture.SharedExt4, syncRatio)
 			}
 		}
 		all = p.target(all, atLeast(loadTitles[load]+" alone: throughput over P", minAlone), pair.Alone, fixture.OwnPartitions, rateRatio)
@@ -84,6 +84,14 @@ func atLeast(what string, bound float64) target {
 }
 
 func rateRatio(x, base *pair.Phase) float64 { return statistics.Ratio(x.Rate, base.Rate) }
+
+// syncRatio is NaN if no sync of A ended in one of the phases.
+func syncRatio(x, base *pair.Phase) float64 {
+	if x.SyncA.Calls == 0 {
+		return math.NaN()
+	}
+	return statistics.Ratio(x.SyncA.MeanSeconds, base.SyncA.MeanSeconds)
+}
 
 // decimals returns a ratio as text; "–" if it is NaN.
 func decimals(v float64) string {
