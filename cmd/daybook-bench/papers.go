@@ -37,7 +37,7 @@ var paperParts = []paperPart{
 	{"shares-paper", []int{1}, []string{"shares", "--paper"}, 28},
 	{"guests", []int{1}, []string{"guests"}, 25},
 	{"volumes", []int{2}, []string{"volumes"}, 55},
-	{"guest-volumes", []int{2}, []string{"guest-volumes"}, 40},
+	{"guest-volumes", []int{2}, []string{"guest-volumes"}, 120},
 	{"ext4nvj", []int{3, 4}, []string{"ext4nvj", "--native"}, 13},
 	{"jfsnvj", []int{4}, []string{"jfsnvj"}, 6},
 	{"nvjournal", []int{3, 4}, []string{"nvjournal"}, 7},
@@ -266,7 +266,8 @@ also repeats finished parts. If a part fails, or cannot run on this machine, the
 parts still run. For parts that were not run, the page has the figures of the
 repository.
 
-All parts take about three hours on an idle host with two processors, and need root.`,
+All parts take about four and a half hours on an idle host with two processors, and need
+root.`,
 		Example: `  daybook-bench papers --list
   daybook-bench papers --only paper2
   daybook-bench papers --only nvjournal --fresh

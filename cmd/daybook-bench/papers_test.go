@@ -10,6 +10,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/daybook-project/daybook/internal/experiment/paper2/guestvolumes"
+	"github.com/daybook-project/daybook/vm/kernels"
 )
 
 // fakeParts runs parts without measuring: each writes its page, apart from what wrong says.
@@ -126,6 +129,22 @@ func TestPartsOfThePapersAreChosenByName(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Errorf("--only %q: %v, want %v", only, got, want)
 		}
+	}
+}
+
+// The announced minutes of guest-volumes are at least those of its phases, which begin with a warm-up of 10 s.
+func TestThePapersTakeAtLeastTheirPhases(t *testing.T) {
+	o, seconds := guestvolumes.Full, 0
+	for _, kernel := range kernels.Names() {
+		for _, arrangement := range o.Arrangements {
+			if guestvolumes.RunsOn(arrangement, kernel) {
+				seconds += o.Rounds * len(o.Loads) * len(o.Dividers) * (10 + o.Seconds)
+			}
+		}
+	}
+	at := slices.IndexFunc(paperParts, func(p paperPart) bool { return p.name == "guest-volumes" })
+	if minutes := paperParts[at].minutes; 60*minutes < seconds {
+		t.Errorf("%d minutes are announced, and the phases alone take %d s", minutes, seconds)
 	}
 }
 
