@@ -114,6 +114,9 @@ func again[F figures](b *bench, cmd *cobra.Command, path string) error {
 	return b.finish(cmd, result)
 }
 
+// missedBounds begins the error of a benchmark that has done everything, and whose figures miss a bound.
+const missedBounds = "outside the bounds"
+
 // finish prints the result, keeps it, and says whether its bounds hold.
 func (b *bench) finish(cmd *cobra.Command, result figures) error {
 	return b.finishWith(cmd, result, result.Report)
@@ -145,7 +148,7 @@ func (b *bench) finishWith(cmd *cobra.Command, result figures, page func() (repo
 		return nil
 	}
 	if err := result.Check(); err != nil {
-		return fmt.Errorf("outside the bounds:\n%w", err)
+		return fmt.Errorf(missedBounds+":\n%w", err)
 	}
 	return nil
 }

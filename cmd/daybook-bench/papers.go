@@ -51,18 +51,22 @@ func (p paperPart) of() string {
 	return strings.Join(of, ", ")
 }
 
-// named reports whether --only names it: a part, or paperN.
-func (p paperPart) named(only []string) bool {
-	if len(only) == 0 {
-		return true
-	}
+// isNamed reports whether a name of --only is its own, or that of a paper: paperN.
+func (p paperPart) isNamed(name string) bool {
+	number, err := strconv.Atoi(strings.TrimPrefix(name, "paper"))
+	return name == p.name || err == nil && slices.Contains(p.papers, number)
+}
+
+// namedParts are the parts that --only names; all without it.
+func namedParts(only []string) ([]paperPart, error) {
 	for _, name := range only {
-		number, err := strconv.Atoi(strings.TrimPrefix(name, "paper"))
-		if name == p.name || err == nil && slices.Contains(p.papers, number) {
-			return true
+		if !slices.ContainsFunc(paperParts, func(p paperPart) bool { return p.isNamed(name) }) {
+			return nil, fmt.Errorf("--only %s names no part: want paper1 to paper4, or a name that --list shows", name)
 		}
 	}
-	return false
+	return slices.DeleteFunc(slices.Clone(paperParts), func(p paperPart) bool {
+		return len(only) > 0 && !slices.ContainsFunc(only, p.isNamed)
+	}), nil
 }
 
 // paperRun is how the last run of a part ended; it is kept beside the figures.
@@ -110,18 +114,21 @@ func (r *paperRuns) save() error {
 // count: its figures are there.
 func (r *paperRuns) finished(p paperPart) bool {
 	run, ran := r.state[p.name]
-	if !ran || run.Quick && !r.quick {
-		return false
-	}
-	_, err := os.Stat(filepath.Join(r.results(), p.name+".md"))
-	return err == nil
+	return ran && (r.quick || !run.Quick) && r.hasFigures(p)
 }
 
-// run runs those of the parts that have not finished. Only an interruption ends it;
-// a part that fails is reported at the end.
-func (r *paperRuns) run(ctx context.Context, parts []paperPart, fresh bool) (failed []string, err error) {
+// hasFigures reports whether the last run of a part did everything. It may have missed a bound.
+func (r *paperRuns) hasFigures(p paperPart) bool {
+	_, err := os.Stat(filepath.Join(r.results(), p.name+".md"))
+	failed := r.state[p.name].Error
+	return err == nil && (failed == "" || strings.HasPrefix(failed, missedBounds))
+}
+
+// run runs those of the parts that have not finished. Only an interruption ends it:
+// wrong returns which parts failed.
+func (r *paperRuns) run(ctx context.Context, parts []paperPart, fresh bool) error {
 	if err := r.load(); err != nil && !fresh {
-		return nil, err
+		return err
 	}
 	left := 0
 	for _, p := range parts {
@@ -136,37 +143,41 @@ func (r *paperRuns) run(ctx context.Context, parts []paperPart, fresh bool) (fai
 			continue
 		}
 		r.say("%d of %d: %s (paper %s), about %d minutes", n+1, len(parts), p.name, p.of(), p.minutes)
-		page := filepath.Join(r.results(), p.name+".md")
-		if err := os.Remove(page); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return failed, err
+		if err := os.Remove(filepath.Join(r.results(), p.name+".md")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
 		}
 		began := time.Now()
 		runErr := r.one(ctx, p)
 		if ctx.Err() != nil {
-			return failed, ctx.Err()
+			return ctx.Err()
 		}
 		result := paperRun{Ended: time.Now().UTC().Truncate(time.Second), Seconds: time.Since(began).Round(time.Second).Seconds(), Quick: r.quick}
-		how := "finished"
 		if runErr != nil {
 			result.Error = runErr.Error()
-			if how = "finished, outside its bounds"; !hasFile(page) {
-				how = "failed"
-				failed = append(failed, p.name)
-			}
-			how += "; see " + r.logPath(p)
 		}
 		r.state[p.name] = result
 		if err := r.save(); err != nil {
-			return failed, err
+			return err
+		}
+		how := r.ended(p)
+		if runErr != nil {
+			how += "; see " + r.logPath(p)
 		}
 		r.say("%d of %d: %s: %s, after %s", n+1, len(parts), p.name, how, time.Since(began).Round(time.Second))
 	}
-	return failed, nil
+	return nil
 }
 
-func hasFile(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
+// ended says how the last run of a part ended.
+func (r *paperRuns) ended(p paperPart) string {
+	run := r.state[p.name]
+	switch {
+	case !r.hasFigures(p):
+		return "failed: " + run.Error
+	case run.Error != "":
+		return "outside its bounds: " + run.Error
+	}
+	return "finished"
 }
 
 func (r *paperRuns) logPath(p paperPart) string { return filepath.Join(r.folder, p.name+".log") }
@@ -193,13 +204,7 @@ func (r *paperRuns) outcomes() []papers.Outcome {
 	for _, p := range paperParts {
 		o := papers.Outcome{Part: p.name, Papers: p.of(), When: "–", Result: "not run here; the page of the repository"}
 		if run, ran := r.state[p.name]; ran {
-			o.When, o.Result = run.Ended.Format("2006-01-02 15:04"), "finished"
-			switch {
-			case !r.finished(p):
-				o.Result = "failed: " + run.Error
-			case run.Error != "":
-				o.Result = "outside its bounds: " + run.Error
-			}
+			o.When, o.Result = run.Ended.Format("2006-01-02 15:04"), r.ended(p)
 			if run.Quick {
 				o.Result += " (quick)"
 			}
@@ -264,7 +269,7 @@ It writes one page with every table and figure: the paper's result, the measured
 and the reasons for differences. After an interruption it continues; with --fresh it
 also repeats finished parts. If a part fails, or cannot run on this machine, the other
 parts still run. For parts that were not run, the page has the figures of the
-repository.
+repository. It fails if one of PARTS failed, or missed its bounds, when it last ran.
 
 All parts take about four and a half hours on an idle host with two processors, and need
 root.`,
@@ -304,9 +309,9 @@ func (f papersFlags) run(cmd *cobra.Command) error {
 	if f.docs != "" {
 		return papers.Rewrite(filepath.Join(f.docs, "papers.md"), f.repository)
 	}
-	parts := slices.DeleteFunc(slices.Clone(paperParts), func(p paperPart) bool { return !p.named(f.only) })
-	if len(parts) == 0 {
-		return fmt.Errorf("--only %s names no part: want paper1 to paper4, or a name that --list shows", strings.Join(f.only, ","))
+	parts, err := namedParts(f.only)
+	if err != nil {
+		return err
 	}
 	progress := cmd.ErrOrStderr()
 	r := &paperRuns{
@@ -317,12 +322,10 @@ func (f papersFlags) run(cmd *cobra.Command) error {
 	if f.list {
 		return r.list(cmd.OutOrStdout(), parts)
 	}
-	var failed []string
-	var err error
 	if f.render {
 		err = r.load()
 	} else {
-		failed, err = r.run(cmd.Context(), parts, f.fresh)
+		err = r.run(cmd.Context(), parts, f.fresh)
 	}
 	if err != nil {
 		return err
@@ -331,10 +334,18 @@ func (f papersFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	r.say("%s has all figures", f.html)
-	if len(failed) > 0 {
-		return fmt.Errorf("without figures: %s", strings.Join(failed, ", "))
+	return r.wrong(parts)
+}
+
+// wrong returns an error for each of the parts that failed or missed a bound when it last ran, or nil.
+func (r *paperRuns) wrong(parts []paperPart) error {
+	var errs []error
+	for _, p := range parts {
+		if r.state[p.name].Error != "" {
+			errs = append(errs, fmt.Errorf("%s: %s", p.name, r.ended(p)))
+		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 func (r *paperRuns) list(out io.Writer, parts []paperPart) error {

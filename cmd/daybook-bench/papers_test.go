@@ -54,43 +54,56 @@ func TestPapersContinueAfterAnInterruption(t *testing.T) {
 		}
 		return execute(ctx, log, args)
 	}
-	if _, err := first.run(ctx, paperParts, false); !errors.Is(err, context.Canceled) || !slices.Equal(f.ran, allParts[:2]) {
+	if err := first.run(ctx, paperParts, false); !errors.Is(err, context.Canceled) || !slices.Equal(f.ran, allParts[:2]) {
 		t.Fatalf("ran %v: %v", f.ran, err)
 	}
 	again := &fakeParts{}
-	if failed, err := runsIn(folder, again).run(t.Context(), paperParts, false); err != nil || failed != nil || !slices.Equal(again.ran, allParts[2:]) {
-		t.Errorf("ran %v, failed %v: %v", again.ran, failed, err)
+	second := runsIn(folder, again)
+	if err := second.run(t.Context(), paperParts, false); err != nil || second.wrong(paperParts) != nil || !slices.Equal(again.ran, allParts[2:]) {
+		t.Errorf("ran %v, failed %v: %v", again.ran, second.wrong(paperParts), err)
 	}
 	none := &fakeParts{}
-	if _, err := runsIn(folder, none).run(t.Context(), paperParts, false); err != nil || none.ran != nil {
+	if err := runsIn(folder, none).run(t.Context(), paperParts, false); err != nil || none.ran != nil {
 		t.Errorf("all had finished, and these ran: %v, %v", none.ran, err)
 	}
 	fresh := &fakeParts{}
-	if _, err := runsIn(folder, fresh).run(t.Context(), paperParts, true); err != nil || !slices.Equal(fresh.ran, allParts) {
+	if err := runsIn(folder, fresh).run(t.Context(), paperParts, true); err != nil || !slices.Equal(fresh.ran, allParts) {
 		t.Errorf("fresh ran %v: %v", fresh.ran, err)
 	}
 }
 
 // A part that fails does not end the others, and runs again the next time. One that
-// misses its bounds has figures.
+// misses its bounds has figures. Both are errors, whether they run or have finished before.
 func TestPapersGoOnAfterAFailure(t *testing.T) {
 	folder := t.TempDir()
-	f := &fakeParts{wrong: map[string]error{"volumes": errors.New("want root"), "guests": errors.New("outside the bounds")}, page: map[string]bool{"guests": true}}
+	f := &fakeParts{
+		wrong: map[string]error{"volumes": errors.New("want root"), "guests": errors.New("outside the bounds"), "jfsnvj": errors.New("no space left")},
+		page:  map[string]bool{"guests": true, "jfsnvj": true},
+	}
 	r := runsIn(folder, f)
-	failed, err := r.run(t.Context(), paperParts, false)
-	if err != nil || !slices.Equal(failed, []string{"volumes"}) || !slices.Equal(f.ran, allParts) {
-		t.Fatalf("failed %v of %v: %v", failed, f.ran, err)
+	if err := r.run(t.Context(), paperParts, false); err != nil || !slices.Equal(f.ran, allParts) {
+		t.Fatalf("ran %v: %v", f.ran, err)
+	}
+	if err := r.wrong(paperParts); err == nil || err.Error() != "guests: outside its bounds: outside the bounds\nvolumes: failed: want root\njfsnvj: failed: no space left" {
+		t.Errorf("wrong: %v", err)
+	}
+	if err := r.wrong(paperParts[:2]); err != nil {
+		t.Errorf("wrong of the parts that are not: %v", err)
 	}
 	results := map[string]string{}
 	for _, o := range r.outcomes() {
 		results[o.Part] = o.Result
 	}
-	if results["volumes"] != "failed: want root" || results["guests"] != "outside its bounds: outside the bounds" || results["ext4nvj"] != "finished" {
+	if results["volumes"] != "failed: want root" || results["guests"] != "outside its bounds: outside the bounds" || results["ext4nvj"] != "finished" || results["jfsnvj"] != "failed: no space left" {
 		t.Errorf("outcomes: %v", results)
 	}
 	again := &fakeParts{}
-	if _, err := runsIn(folder, again).run(t.Context(), paperParts, false); err != nil || !slices.Equal(again.ran, []string{"volumes"}) {
+	second := runsIn(folder, again)
+	if err := second.run(t.Context(), paperParts, false); err != nil || !slices.Equal(again.ran, []string{"volumes", "jfsnvj"}) {
 		t.Errorf("ran again: %v, %v", again.ran, err)
+	}
+	if err := second.wrong(paperParts); err == nil || err.Error() != "guests: outside its bounds: outside the bounds" {
+		t.Errorf("wrong: %v", err)
 	}
 }
 
@@ -99,11 +112,11 @@ func TestAQuickRunOfThePapersDoesNotCount(t *testing.T) {
 	folder := t.TempDir()
 	quick := runsIn(folder, &fakeParts{})
 	quick.quick = true
-	if _, err := quick.run(t.Context(), paperParts[:2], false); err != nil {
+	if err := quick.run(t.Context(), paperParts[:2], false); err != nil {
 		t.Fatal(err)
 	}
 	f := &fakeParts{}
-	if _, err := runsIn(folder, f).run(t.Context(), paperParts[:2], false); err != nil || len(f.ran) != 2 {
+	if err := runsIn(folder, f).run(t.Context(), paperParts[:2], false); err != nil || len(f.ran) != 2 {
 		t.Errorf("ran %v: %v", f.ran, err)
 	}
 }
@@ -115,19 +128,18 @@ func TestPartsOfThePapersAreChosenByName(t *testing.T) {
 		"paper4":          {"ext4nvj", "jfsnvj", "nvjournal"},
 		"guests,paper3":   {"guests", "ext4nvj", "nvjournal"},
 		"paper5":          nil,
-		"volumes,nothing": {"volumes"},
+		"volumes,nothing": nil,
 	} {
 		var names, got []string
 		if only != "" {
 			names = strings.Split(only, ",")
 		}
-		for _, p := range paperParts {
-			if p.named(names) {
-				got = append(got, p.name)
-			}
+		parts, err := namedParts(names)
+		for _, p := range parts {
+			got = append(got, p.name)
 		}
-		if !slices.Equal(got, want) {
-			t.Errorf("--only %q: %v, want %v", only, got, want)
+		if !slices.Equal(got, want) || (err == nil) != (want != nil) {
+			t.Errorf("--only %q: %v, %v; want %v", only, got, err, want)
 		}
 	}
 }
@@ -187,5 +199,34 @@ func TestPapersRenderThePage(t *testing.T) {
 	page, err := os.ReadFile(html)
 	if err != nil || !bytes.Contains(page, []byte("not run here; the page of the repository")) {
 		t.Errorf("the page does not say where its figures are from: %v", err)
+	}
+}
+
+// A missed bound of an earlier run is an error of the command, of those parts that it is asked for.
+func TestPapersEndWithTheErrorsOfTheirParts(t *testing.T) {
+	for only, want := range map[string]string{
+		"paper1":         "",
+		"volumes":        "volumes: outside its bounds: outside the bounds",
+		"volumes,nvjorn": "--only nvjorn names no part: want paper1 to paper4, or a name that --list shows",
+	} {
+		folder := t.TempDir()
+		r := runsIn(folder, &fakeParts{wrong: map[string]error{"volumes": errors.New("outside the bounds")}, page: map[string]bool{"volumes": true}})
+		if err := r.run(t.Context(), paperParts[3:4], false); err != nil {
+			t.Fatal(err)
+		}
+		// Its page has no tables.
+		page, err := os.ReadFile("../../docs/results/volumes.md")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(r.results(), "volumes.md"), page, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cmd := newRootCommand()
+		cmd.SetArgs([]string{"papers", "--render", "--only", only, "--folder", folder, "--html", filepath.Join(folder, "papers.html"), "--results", "../../docs/results"})
+		cmd.SetErr(&bytes.Buffer{})
+		if err := cmd.ExecuteContext(t.Context()); (err == nil) != (want == "") || err != nil && err.Error() != want {
+			t.Errorf("--only %s: %v; want %q", only, err, want)
+		}
 	}
 }
