@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"path/filepath"
 	"strings"
 
@@ -41,12 +42,18 @@ nvjournal/kernel/native/build; for MariaDB also mariadbd and sysbench.`,
   daybook-bench memory-volumes --again build/bench/memory-volumes.json --docs docs/results`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if load == memoryvolumes.MariaDB {
-				b.variant("memory-volumes-mariadb", `make bench-memory-volumes BENCHFLAGS="--load mariadb"`)
-			}
 			if kept != "" {
-				return again[memoryvolumes.Result](b, cmd, kept)
+				var result memoryvolumes.Result
+				if err := read(kept, &result); err != nil {
+					return err
+				}
+				b.nameMemoryVolumes(result.Load)
+				return b.finish(cmd, result)
 			}
+			if b.docs != "" && len(arrangements)+len(neighbours) > 0 {
+				return errors.New("--docs: the page has all arrangements and neighbours, and would lose those that are not measured now; omit --arrangements and --neighbours, or --docs")
+			}
+			b.nameMemoryVolumes(load)
 			options := extent(b, memoryvolumes.Full, memoryvolumes.Quick)
 			options.Load = load
 			choose(&options.Arrangements, arrangements)
@@ -76,6 +83,13 @@ nvjournal/kernel/native/build; for MariaDB also mariadbd and sysbench.`,
 	flags.IntVar(&rounds, "rounds", 0, "the `NUMBER` of rounds (default: as in the full or quick form)")
 	cmd.AddCommand(newNativeInitCommand(memoryvolumes.InitNative))
 	return cmd
+}
+
+// nameMemoryVolumes gives the results of MariaDB a page and figures of their own.
+func (b *bench) nameMemoryVolumes(load string) {
+	if load == memoryvolumes.MariaDB {
+		b.variant("memory-volumes-mariadb", `make bench-memory-volumes BENCHFLAGS="--load mariadb"`)
+	}
 }
 
 // memoryVolumesKernel builds the kernel, and finds the program nvj.

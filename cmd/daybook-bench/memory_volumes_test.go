@@ -1,0 +1,58 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/daybook-project/daybook/internal/experiment/papers2to4/memoryvolumes"
+)
+
+// runBench runs a command of daybook-bench, and returns its error.
+func runBench(t *testing.T, args ...string) error {
+	t.Helper()
+	cmd := newRootCommand()
+	cmd.SetArgs(args)
+	cmd.SetOut(&bytes.Buffer{})
+	cmd.SetErr(&bytes.Buffer{})
+	return cmd.ExecuteContext(t.Context())
+}
+
+// What the container did is in the figures: those of MariaDB do not replace the page and the figures of
+// the writer.
+func TestTheLoadOfTheFiguresNamesThePage(t *testing.T) {
+	for load, name := range map[string]string{memoryvolumes.MariaDB: "memory-volumes-mariadb", memoryvolumes.Writer: "memory-volumes"} {
+		directory := t.TempDir()
+		text, err := encode(memoryvolumes.Result{Load: load, Rounds: 3})
+		if err != nil {
+			t.Fatal(err)
+		}
+		kept := filepath.Join(directory, "kept.json")
+		if err := os.WriteFile(kept, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		docs, figures := filepath.Join(directory, "docs"), filepath.Join(directory, "bench")
+		err = runBench(t, "memory-volumes", "--again", kept, "--docs", docs, "--output", filepath.Join(figures, "memory-volumes.json"))
+		if err == nil || !strings.HasPrefix(err.Error(), missedBounds) {
+			t.Errorf("%s: %v; want no goal to be met by nothing", load, err)
+		}
+		for folder, want := range map[string]string{docs: name + ".md", figures: name + ".json"} {
+			if files, err := os.ReadDir(folder); err != nil || len(files) != 1 || files[0].Name() != want {
+				t.Errorf("%s: %v, %v; want %s", load, files, err, want)
+			}
+		}
+	}
+}
+
+// A page of all arrangements is not replaced by one of some.
+func TestAPartOfMemoryVolumesHasNoPage(t *testing.T) {
+	for _, selection := range []string{"--arrangements=memory", "--neighbours=none"} {
+		directory := t.TempDir()
+		err := runBench(t, "memory-volumes", selection, "--docs", directory, "--output", filepath.Join(directory, "figures.json"), "--source", filepath.Join(directory, "none"))
+		if err == nil || !strings.Contains(err.Error(), "omit --arrangements and --neighbours, or --docs") {
+			t.Errorf("%s: %v", selection, err)
+		}
+	}
+}
