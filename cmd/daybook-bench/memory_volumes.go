@@ -58,11 +58,14 @@ nvjournal/kernel/native/build; for MariaDB also mariadbd and sysbench.`,
 			options.Load = load
 			choose(&options.Arrangements, arrangements)
 			choose(&options.Neighbours, neighbours)
-			if rounds > 0 {
+			if cmd.Flags().Changed("rounds") {
 				options.Rounds = rounds
 			}
 			options.Progress = func(line string) { b.say(cmd, line) }
-			var err error
+			err := options.Check()
+			if err != nil {
+				return err
+			}
 			if options.Kernel, err = memoryVolumesKernel(cmd, source); err != nil {
 				return err
 			}

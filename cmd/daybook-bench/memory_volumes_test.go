@@ -56,3 +56,14 @@ func TestAPartOfMemoryVolumesHasNoPage(t *testing.T) {
 		}
 	}
 }
+
+// A wrong option is reported before the kernel is built.
+func TestWrongOptionsOfMemoryVolumesAreRefused(t *testing.T) {
+	for option, want := range map[string]string{"--rounds=-3": "-3 rounds", "--rounds=0": "0 rounds", "--arrangements=none": `no arrangement "none"`} {
+		directory := t.TempDir()
+		err := runBench(t, "memory-volumes", option, "--output", filepath.Join(directory, "figures.json"), "--source", filepath.Join(directory, "none"))
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v; want %q", option, err, want)
+		}
+	}
+}
