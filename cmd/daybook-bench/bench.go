@@ -36,9 +36,10 @@ type bench struct {
 
 func (b *bench) flags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.BoolVar(&b.quick, "quick", false, "a short measurement, to try the command")
+	flags.BoolVar(&b.quick, "quick", false, "a short measurement, to try the command; its figures are in "+b.name+"-quick.json")
 	flags.StringVar(&b.output, "output", filepath.Join("build", "bench", b.name+".json"), "write the figures to `FILE`")
 	flags.StringVar(&b.docs, "docs", "", "write the page "+b.name+".md and its picture into `DIR`")
+	cmd.PreRun = func(*cobra.Command, []string) { b.figures(b.name) }
 }
 
 // variant gives a form of the benchmark figures and a page of its own. A name that the
@@ -48,10 +49,15 @@ func (b *bench) variant(name, command string) {
 	b.name, b.command = name, command
 }
 
-// figures names the file of the figures.
+// figures names the file of the figures, unless the user chose its name. Those of a short measurement
+// have a name of their own: they do not replace those of a whole one, nor are they mixed with them.
 func (b *bench) figures(name string) {
-	if filepath.Base(b.output) == b.name+".json" {
-		b.output = filepath.Join(filepath.Dir(b.output), name+".json")
+	suffix := ".json"
+	if b.quick {
+		suffix = "-quick.json"
+	}
+	if base := filepath.Base(b.output); base == b.name+".json" || base == b.name+suffix {
+		b.output = filepath.Join(filepath.Dir(b.output), name+suffix)
 	}
 }
 

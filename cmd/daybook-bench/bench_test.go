@@ -61,6 +61,62 @@ func TestAFormHasItsOwnFigures(t *testing.T) {
 	}
 }
 
+// Figures of a short measurement neither replace those of a whole one, nor are they mixed with them.
+func TestAShortMeasurementHasItsOwnFigures(t *testing.T) {
+	for _, c := range []struct {
+		args          []string
+		want, variant string
+	}{
+		{nil, "build/bench/volumes.json", "build/bench/volumes-paper.json"},
+		{[]string{"--quick"}, "build/bench/volumes-quick.json", "build/bench/volumes-paper-quick.json"},
+		{[]string{"--quick", "--output", "build/papers/volumes.json"}, "build/papers/volumes-quick.json", "build/papers/volumes-paper-quick.json"},
+		{[]string{"--quick", "--output", "mine/of-today.json"}, "mine/of-today.json", "mine/of-today.json"},
+	} {
+		b := &bench{name: "volumes"}
+		cmd := &cobra.Command{RunE: func(*cobra.Command, []string) error {
+			if b.output != c.want {
+				t.Errorf("%q: figures in %s; want %s", c.args, b.output, c.want)
+			}
+			b.variant("volumes-paper", "make x")
+			if b.output != c.variant {
+				t.Errorf("%q: figures of a form in %s; want %s", c.args, b.output, c.variant)
+			}
+			return nil
+		}}
+		b.flags(cmd)
+		cmd.SetArgs(c.args)
+		if err := cmd.Execute(); err != nil {
+			t.Errorf("%q: %v", c.args, err)
+		}
+	}
+}
+
+// Figures that were set aside stay when the next ones are.
+func TestAllFiguresThatAreSetAsideStay(t *testing.T) {
+	b := &bench{name: "shares", output: filepath.Join(t.TempDir(), "shares.json")}
+	cmd := &cobra.Command{}
+	cmd.SetErr(&bytes.Buffer{})
+	if err := b.setAside(cmd); err != nil {
+		t.Errorf("there are no figures: %v", err)
+	}
+	for _, text := range []string{"first", "second", "third"} {
+		if err := os.WriteFile(b.output, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.setAside(cmd); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for suffix, want := range map[string]string{".old": "first", ".old2": "second", ".old3": "third"} {
+		if text, err := os.ReadFile(b.output + suffix); err != nil || string(text) != want {
+			t.Errorf("%s: %q, %v; want %q", suffix, text, err, want)
+		}
+	}
+	if hasFile(b.output) {
+		t.Error("the figures are where the next ones will be written")
+	}
+}
+
 // missed are figures outside their bounds.
 type missed struct {
 	Rounds int `json:"rounds"`

@@ -64,9 +64,12 @@ func keep(what, path string, value any) error {
 	return nil
 }
 
-// setAside keeps figures that would be overwritten: they took hours.
+// setAside keeps figures that would be overwritten, also those that it kept before: they took hours.
 func (b *bench) setAside(cmd *cobra.Command) error {
 	old := b.output + ".old"
+	for n := 2; hasFile(old); n++ {
+		old = fmt.Sprintf("%s.old%d", b.output, n)
+	}
 	err := os.Rename(b.output, old)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -75,6 +78,11 @@ func (b *bench) setAside(cmd *cobra.Command) error {
 		b.say(cmd, "the figures before are in "+old)
 	}
 	return err
+}
+
+func hasFile(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
 }
 
 func write(path string, content []byte) error {

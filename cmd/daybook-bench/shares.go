@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"runtime"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -128,7 +128,7 @@ func (f *sharesFlags) run(cmd *cobra.Command, b *bench) error {
 		return err
 	}
 	o.Version = version
-	o.Recordings = filepath.Join(filepath.Dir(b.output), b.name+"-runs")
+	o.Recordings = strings.TrimSuffix(b.output, ".json") + "-runs"
 	o.Say = func(line string) { b.say(cmd, line) }
 	o.Save = func(result shares.Result) error { return b.save(result) }
 	result, err := shares.Measure(cmd.Context(), lab, o)
