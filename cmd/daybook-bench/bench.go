@@ -39,7 +39,18 @@ func (b *bench) flags(cmd *cobra.Command) {
 	flags.BoolVar(&b.quick, "quick", false, "a short measurement, to try the command; its figures are in "+b.name+"-quick.json")
 	flags.StringVar(&b.output, "output", filepath.Join("build", "bench", b.name+".json"), "write the figures to `FILE`")
 	flags.StringVar(&b.docs, "docs", "", "write the page "+b.name+".md and its picture into `DIR`")
-	cmd.PreRun = func(*cobra.Command, []string) { b.figures(b.name) }
+	cmd.PreRunE = func(*cobra.Command, []string) error { return b.begin() }
+}
+
+// begin names the file of the figures, and tries whether the results can be written: a measurement may
+// take hours.
+func (b *bench) begin() error {
+	b.figures(b.name)
+	err := tryReplacing(b.output)
+	if b.docs != "" {
+		err = errors.Join(err, tryReplacing(b.page()+".md"))
+	}
+	return err
 }
 
 // variant gives a form of the benchmark figures and a page of its own. A name that the
@@ -130,33 +141,23 @@ func (b *bench) finish(cmd *cobra.Command, result figures) error {
 
 // finishWith is finish with another page.
 func (b *bench) finishWith(cmd *cobra.Command, result figures, page func() (report.Report, error)) error {
-	// First the figures: whatever fails then, they are not lost.
-	text, err := encode(result)
-	if err != nil {
-		return err
-	}
-	if err := write(b.output, text); err != nil {
-		return err
-	}
+	// First the figures: whatever fails then, they are not lost. The tables are printed in any case.
+	errs := []error{b.save(result)}
 	r, err := page()
 	if err != nil {
-		return err
+		return errors.Join(append(errs, err)...)
 	}
-	if err := r.WriteText(cmd.OutOrStdout()); err != nil {
-		return err
-	}
+	errs = append(errs, r.WriteText(cmd.OutOrStdout()))
 	if b.docs != "" {
-		if err := b.writePage(r); err != nil {
-			return err
-		}
+		errs = append(errs, b.writePage(r))
 	}
 	if b.quick && b.unjudged {
-		return nil
+		return errors.Join(errs...)
 	}
 	if err := result.Check(); err != nil {
-		return fmt.Errorf(missedBounds+":\n%w", err)
+		errs = append(errs, fmt.Errorf(missedBounds+":\n%w", err))
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // writePage writes a report and its picture into the folder of the results pages.

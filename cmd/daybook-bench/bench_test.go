@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -63,6 +64,7 @@ func TestAFormHasItsOwnFigures(t *testing.T) {
 
 // Figures of a short measurement neither replace those of a whole one, nor are they mixed with them.
 func TestAShortMeasurementHasItsOwnFigures(t *testing.T) {
+	t.Chdir(t.TempDir())
 	for _, c := range []struct {
 		args          []string
 		want, variant string
@@ -153,5 +155,104 @@ func TestFiguresAreKeptThoughABoundIsMissed(t *testing.T) {
 		if !strings.HasPrefix(out.String(), "Times\n") {
 			t.Errorf("%s: it printed %q", name, out.String())
 		}
+	}
+}
+
+// What cannot be written is found out before hours of measuring.
+func TestResultsThatCannotBeWrittenAreNotMeasured(t *testing.T) {
+	directory := t.TempDir()
+	file := filepath.Join(directory, "file")
+	if err := os.WriteFile(file, []byte("earlier"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		args   []string
+		wrong  string // text that the error must contain; "": it measures
+		folder string // that must be there then
+	}{
+		"a directory as the output":   {[]string{"--output", directory}, "it is a directory", ""},
+		"a file in place of a folder": {[]string{"--output", filepath.Join(file, "x.json")}, "cannot write " + filepath.Join(file, "x.json"), ""},
+		"the same of the page":        {[]string{"--output", file, "--docs", file}, "cannot write " + filepath.Join(file, "scale.md"), ""},
+		"folders that are not there":  {[]string{"--output", filepath.Join(directory, "a", "x.json"), "--docs", filepath.Join(directory, "b")}, "", "b"},
+		"a device":                    {[]string{"--output", "/dev/null"}, "", ""},
+		"an earlier file":             {[]string{"--output", file}, "", ""},
+	} {
+		measured := false
+		b := &bench{name: "scale"}
+		cmd := &cobra.Command{SilenceErrors: true, SilenceUsage: true, RunE: func(*cobra.Command, []string) error { measured = true; return nil }}
+		b.flags(cmd)
+		cmd.SetArgs(c.args)
+		if err := cmd.Execute(); (err == nil) != (c.wrong == "") || err != nil && !strings.Contains(err.Error(), c.wrong) || measured != (err == nil) {
+			t.Errorf("%s: measured %v, %v; want %q", name, measured, err, c.wrong)
+		}
+		if !hasFile(filepath.Join(directory, c.folder)) {
+			t.Errorf("%s: no folder %s", name, c.folder)
+		}
+	}
+	if text, err := os.ReadFile(file); err != nil || string(text) != "earlier" {
+		t.Errorf("the trial changed a file: %q, %v", text, err)
+	}
+	if left, err := filepath.Glob(filepath.Join(directory, "*", ".daybook-bench-*")); err != nil || left != nil {
+		t.Errorf("the trial left %q, %v", left, err)
+	}
+}
+
+// Hours of measuring are not lost if the disk is full or a folder is gone.
+func TestTablesArePrintedThoughNothingCanBeWritten(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b := &bench{name: "scale", output: filepath.Join(file, "scale.json"), docs: file}
+	var out bytes.Buffer
+	cmd := &cobra.Command{}
+	cmd.SetOut(&out)
+	err := b.finish(cmd, missed{3})
+	for _, want := range []string{"cannot keep the figures: ", "cannot write the figures: ", "outside the bounds:\ntoo slow"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v; want %q", err, want)
+		}
+	}
+	if !strings.HasPrefix(out.String(), "Times\n") {
+		t.Errorf("it printed %q", out.String())
+	}
+}
+
+// A reader of figures and pages sees the earlier ones or the new ones, and a device stays one.
+func TestFilesAreReplacedAsAWhole(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "figures", "scale.json")
+	if err := write(path, []byte("earlier")); err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	if err := write(path, []byte("new")); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := io.ReadAll(reader); err != nil || string(text) != "earlier" {
+		t.Errorf("a file changed below its reader: %q, %v", text, err)
+	}
+	if after, err := os.Stat(path); err != nil || after.Mode() != 0o644 || os.SameFile(before, after) {
+		t.Errorf("%v, %v", after, err)
+	}
+	if err := write("/dev/null", []byte("new")); err != nil || replaceable("/dev/null") {
+		t.Errorf("/dev/null: %v", err)
+	}
+	link := path + ".link"
+	if err := os.Symlink(path, link); err != nil {
+		t.Fatal(err)
+	}
+	if err := write(link, []byte("by a link")); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(path); err != nil || string(text) != "by a link" || replaceable(link) {
+		t.Errorf("by a link: %q, %v", text, err)
 	}
 }

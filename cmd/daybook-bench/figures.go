@@ -46,22 +46,56 @@ func (b *bench) before(result any) error {
 	return nil
 }
 
-// save keeps a result so that it is never there in part.
+// save keeps a result.
 func (b *bench) save(result any) error { return keep("the figures", b.output, result) }
 
-// keep replaces a file so that it is never there in part.
+// keep writes a value as JSON.
 func keep(what, path string, value any) error {
 	text, err := encode(value)
 	if err == nil {
-		err = os.MkdirAll(filepath.Dir(path), 0o755)
-	}
-	if err == nil {
-		err = atomicfile.Replace(path, text)
+		err = replace(path, text)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot keep %s: %w", what, err)
 	}
 	return nil
+}
+
+// replace makes text the content of a file so that it is never there in part.
+func replace(path string, text []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	if !replaceable(path) {
+		return os.WriteFile(path, text, 0o644)
+	}
+	return atomicfile.ReplaceReadable(path, text)
+}
+
+// replaceable reports whether another file may take the place of what is at path: not of a device such
+// as /dev/null, nor of a symbolic link.
+func replaceable(path string) bool {
+	info, err := os.Lstat(path)
+	return err != nil || info.Mode().IsRegular()
+}
+
+// tryReplacing returns an error if a file cannot be replaced. The file itself stays as it is.
+func tryReplacing(path string) error {
+	directory := filepath.Dir(path)
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return fmt.Errorf("cannot write %s: it is a directory", path)
+	}
+	if err := os.MkdirAll(directory, 0o755); err != nil {
+		return fmt.Errorf("cannot write %s: %w", path, err)
+	}
+	if !replaceable(path) {
+		return nil
+	}
+	trial, err := os.CreateTemp(directory, ".daybook-bench-")
+	if err != nil {
+		return fmt.Errorf("cannot write %s: %w", path, err)
+	}
+	return errors.Join(trial.Close(), os.Remove(trial.Name()))
 }
 
 // setAside keeps figures that would be overwritten, also those that it kept before: they took hours.
@@ -86,10 +120,7 @@ func hasFile(path string) bool {
 }
 
 func write(path string, content []byte) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return fmt.Errorf("cannot write the figures: %w", err)
-	}
-	if err := os.WriteFile(path, content, 0o644); err != nil {
+	if err := replace(path, content); err != nil {
 		return fmt.Errorf("cannot write the figures: %w", err)
 	}
 	return nil

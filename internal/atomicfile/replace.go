@@ -16,13 +16,18 @@ const TemporarySuffix = ".new"
 
 // Replace makes text the content of the file at path, readable only by its
 // owner. The caller must hold a lock, so that there is one writer at a time.
-func Replace(path string, text []byte) error {
+func Replace(path string, text []byte) error { return replace(path, text, 0o600) }
+
+// ReplaceReadable is Replace for a file that everybody may read.
+func ReplaceReadable(path string, text []byte) error { return replace(path, text, 0o644) }
+
+func replace(path string, text []byte, mode os.FileMode) error {
 	next := path + TemporarySuffix
-	file, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, 0o600)
+	file, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, mode)
 	if err != nil {
 		return err
 	}
-	_ = file.Chmod(0o600) // one that a killed process left may have been made open to others
+	_ = file.Chmod(mode) // one that a killed process left may have been made open to others
 	_, err = file.Write(text)
 	if err == nil {
 		err = file.Sync() // the content before the name

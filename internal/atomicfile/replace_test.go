@@ -31,6 +31,22 @@ func TestAFileIsReplacedAndNoTemporaryFileRemains(t *testing.T) {
 	}
 }
 
+func TestAReadableFileIsReadableByAll(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "page")
+	if err := os.WriteFile(path, []byte("first"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := ReplaceReadable(path, []byte("2nd")); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(path); err != nil || string(got) != "2nd" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode() != 0o644 {
+		t.Errorf("%v, %v; want mode 0644", info.Mode(), err)
+	}
+}
+
 func TestAFileThatCannotBeReplacedStays(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "record")
 	if err := os.Mkdir(path, 0o700); err != nil {

@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/daybook-project/daybook/internal/atomicfile"
 )
 
 // line is an item with its figures.
@@ -110,7 +112,7 @@ func Rewrite(path, results string) error {
 	if page, err = NewResults(os.DirFS(results)).Replace(page); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	return os.WriteFile(path, page, 0o644)
+	return atomicfile.ReplaceReadable(path, page)
 }
 
 //go:embed papers.html.tmpl

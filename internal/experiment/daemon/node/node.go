@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/daybook-project/daybook/internal/atomicfile"
 	"github.com/daybook-project/daybook/internal/experiment/report"
 )
 
@@ -200,7 +201,7 @@ func Update(path string, change func(*Result)) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	return os.WriteFile(path, append(text, '\n'), 0o644)
+	return atomicfile.ReplaceReadable(path, append(text, '\n'))
 }
 
 // phase is that of a load in a setting; ok is false if it was not measured.
