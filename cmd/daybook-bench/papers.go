@@ -74,8 +74,24 @@ type paperRun struct {
 	Ended   time.Time `json:"ended"`
 	Seconds float64   `json:"seconds"`
 	Quick   bool      `json:"quick"`
+	// Kernel is uname -r of the host, and Version that of this program; "" in states of earlier versions.
+	Kernel  string `json:"kernel,omitempty"`
+	Version string `json:"version,omitempty"`
 	// Error is why it failed, or which bounds it missed.
 	Error string `json:"error,omitempty"`
+}
+
+// when says when the part was measured, and by what on which kernel: parts of one page may be of
+// several.
+func (r paperRun) when() string {
+	text := r.Ended.Format("2006-01-02 15:04")
+	if r.Kernel != "" {
+		text += ", Linux " + r.Kernel
+	}
+	if r.Version != "" {
+		text += ", version " + r.Version
+	}
+	return text
 }
 
 // paperRuns runs parts of the papers one after the other, and continues after an
@@ -139,7 +155,7 @@ func (r *paperRuns) run(ctx context.Context, parts []paperPart, fresh bool) erro
 	r.say("%d parts, about %d minutes on an idle host", len(parts), left)
 	for n, p := range parts {
 		if !fresh && r.finished(p) {
-			r.say("%d of %d: %s has finished on %s", n+1, len(parts), p.name, r.state[p.name].Ended.Format("2006-01-02 15:04"))
+			r.say("%d of %d: %s has finished on %s", n+1, len(parts), p.name, r.state[p.name].when())
 			continue
 		}
 		r.say("%d of %d: %s (paper %s), about %d minutes", n+1, len(parts), p.name, p.of(), p.minutes)
@@ -151,7 +167,10 @@ func (r *paperRuns) run(ctx context.Context, parts []paperPart, fresh bool) erro
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		result := paperRun{Ended: time.Now().UTC().Truncate(time.Second), Seconds: time.Since(began).Round(time.Second).Seconds(), Quick: r.quick}
+		result := paperRun{
+			Ended: time.Now().UTC().Truncate(time.Second), Seconds: time.Since(began).Round(time.Second).Seconds(), Quick: r.quick,
+			Kernel: kernel.Release(), Version: version,
+		}
 		if runErr != nil {
 			result.Error = runErr.Error()
 		}
@@ -204,7 +223,7 @@ func (r *paperRuns) outcomes() []papers.Outcome {
 	for _, p := range paperParts {
 		o := papers.Outcome{Part: p.name, Papers: p.of(), When: "–", Result: "not run here; the page of the repository"}
 		if run, ran := r.state[p.name]; ran {
-			o.When, o.Result = run.Ended.Format("2006-01-02 15:04"), r.ended(p)
+			o.When, o.Result = run.when(), r.ended(p)
 			if run.Quick {
 				o.Result += " (quick)"
 			}
@@ -355,7 +374,7 @@ func (r *paperRuns) list(out io.Writer, parts []paperPart) error {
 	for _, p := range parts {
 		state := fmt.Sprintf("about %d minutes", p.minutes)
 		if r.finished(p) {
-			state = "finished " + r.state[p.name].Ended.Format("2006-01-02 15:04")
+			state = "finished " + r.state[p.name].when()
 		}
 		fmt.Fprintf(out, "%-14s paper %-5s %s\n", p.name, p.of(), state)
 	}

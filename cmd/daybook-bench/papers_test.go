@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/daybook-project/daybook/internal/experiment/paper2/guestvolumes"
+	"github.com/daybook-project/daybook/internal/kernel"
 	"github.com/daybook-project/daybook/vm/kernels"
 )
 
@@ -104,6 +105,31 @@ func TestPapersGoOnAfterAFailure(t *testing.T) {
 	}
 	if err := second.wrong(paperParts); err == nil || err.Error() != "guests: outside its bounds: outside the bounds" {
 		t.Errorf("wrong: %v", err)
+	}
+}
+
+// Parts of one page may be of several kernels and versions: it names those that each was measured with.
+func TestPapersNameTheKernelOfEachPart(t *testing.T) {
+	r := runsIn(t.TempDir(), &fakeParts{})
+	if err := r.run(t.Context(), paperParts[:2], false); err != nil {
+		t.Fatal(err)
+	}
+	other := r.state["shares-paper"]
+	other.Kernel, other.Version = "4.4.0", "v1"
+	r.state["shares-paper"] = other
+	if err := r.save(); err != nil {
+		t.Fatal(err)
+	}
+	again := runsIn(r.folder, &fakeParts{})
+	if err := again.load(); err != nil {
+		t.Fatal(err)
+	}
+	outcomes := again.outcomes()
+	if got := outcomes[0].When; !strings.HasSuffix(got, ", Linux "+kernel.Release()) {
+		t.Errorf("a part of this kernel: %s", got)
+	}
+	if got := outcomes[1].When; !strings.HasSuffix(got, ", Linux 4.4.0, version v1") {
+		t.Errorf("a part of another kernel: %s", got)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/daybook-project/daybook/internal/experiment/fixture"
 	"github.com/daybook-project/daybook/internal/experiment/fixture/fixturetest"
 	"github.com/daybook-project/daybook/internal/experiment/pair"
+	"github.com/daybook-project/daybook/internal/experiment/report"
 	"github.com/daybook-project/daybook/internal/fio"
 	"github.com/daybook-project/daybook/internal/needs"
 	"github.com/daybook-project/daybook/internal/synctime"
@@ -194,6 +195,16 @@ func TestAnInterruptedSetMissesTheBound(t *testing.T) {
 		if err := r.Check(); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("1 of %d parts: %v", asked, err)
 		}
+	}
+}
+
+// The figures name one host.
+func TestSetsOfAnotherHostAreNotKept(t *testing.T) {
+	kept := madeUpAdvice(1, 1)
+	kept.Host = report.ThisHost()
+	kept.Host.Kernel = "x"
+	if _, err := Measure(t.Context(), fixture.Lab{}, Quick, []string{TuningSet}, kept, nil); err == nil || !strings.Contains(err.Error(), "another host (kernel x,") {
+		t.Errorf("%v", err)
 	}
 }
 

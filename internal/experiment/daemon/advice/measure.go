@@ -100,6 +100,11 @@ func Measure(ctx context.Context, l fixture.Lab, o Options, sets []string, kept 
 			return result, fmt.Errorf("no set %q: choose from %s", set, strings.Join(Sets(), ", "))
 		}
 	}
+	if len(kept.Parts) > 0 {
+		if err := report.SameHost(kept.Host, result.Host); err != nil {
+			return result, err
+		}
+	}
 	if err := fixture.RemoveLeftovers(); err != nil {
 		return result, err
 	}

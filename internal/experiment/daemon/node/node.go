@@ -183,9 +183,10 @@ const (
 	MaxTerminatingSeconds = 60
 )
 
-// Update changes the result in a file. It makes the file if there is none.
+// Update changes the result in a file. It makes the file if there is none. Figures of another host
+// are an error, and stay.
 func Update(path string, change func(*Result)) error {
-	var r Result
+	r := Result{Host: report.ThisHost()}
 	text, err := os.ReadFile(path)
 	if err == nil {
 		err = json.Unmarshal(text, &r)
@@ -193,7 +194,11 @@ func Update(path string, change func(*Result)) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("cannot read the figures: %w", err)
 	}
-	r.Host = report.ThisHost()
+	now := report.ThisHost()
+	if err := report.SameHost(r.Host, now); err != nil {
+		return fmt.Errorf("cannot add figures to %s; remove it to begin anew: %w", path, err)
+	}
+	r.Host = now
 	change(&r)
 	if text, err = json.MarshalIndent(r, "", "  "); err != nil {
 		return err

@@ -136,4 +136,11 @@ func TestFiguresOfAnotherPartAreKept(t *testing.T) {
 	if err := Update(path, func(r *Result) { r.Deletions = &Deletions{Count: 500}; last = *r }); err != nil || last.Cost == nil || last.Cost.Pods != 200 {
 		t.Errorf("%+v, %v", last, err)
 	}
+	// The page names one host.
+	if err := Update(path, func(r *Result) { r.Host.Kernel = "x" }); err != nil {
+		t.Fatal(err)
+	}
+	if err := Update(path, func(*Result) { t.Error("figures of another host were changed") }); err == nil || !strings.Contains(err.Error(), "another host (kernel x,") {
+		t.Errorf("%v", err)
+	}
 }

@@ -82,13 +82,12 @@ func Begin(o Options) (Result, error) {
 
 // continues refuses runs that may not stand beside those of the result.
 func (r Result) continues(before Result) error {
-	host := r.Host
-	host.Measured = before.Host.Measured
+	if err := report.SameHost(before.Host, r.Host); err != nil {
+		return err
+	}
 	switch {
 	case before.Settings != r.Settings:
 		return fmt.Errorf("the runs before were made with other settings, %+v; now %+v", before.Settings, r.Settings)
-	case before.Host != host:
-		return fmt.Errorf("the runs before were made on another host, %+v; this is %+v", before.Host, r.Host)
 	case len(before.Plan) == 0:
 		return errors.New("the file has no scenarios: it is of another version of this benchmark")
 	}

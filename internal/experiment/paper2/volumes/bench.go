@@ -58,6 +58,11 @@ func Bench(ctx context.Context, l fixture.Lab, o Options) (Result, error) {
 	if err := o.Check(); err != nil {
 		return result, err
 	}
+	if len(o.Before.Parts) > 0 {
+		if err := report.SameHost(o.Before.Host, result.Host); err != nil {
+			return result, err
+		}
+	}
 	if err := fixture.RemoveLeftovers(); err != nil {
 		return result, err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/daybook-project/daybook/internal/account"
 	"github.com/daybook-project/daybook/internal/experiment/fixture"
 	"github.com/daybook-project/daybook/internal/experiment/pair"
+	"github.com/daybook-project/daybook/internal/experiment/report"
 	"github.com/daybook-project/daybook/internal/fio"
 	"github.com/daybook-project/daybook/internal/synctime"
 	"github.com/daybook-project/daybook/volume"
@@ -211,6 +212,17 @@ func TestPartsWithoutADataModeAreNotCopied(t *testing.T) {
 	}
 }
 
+// The page names one host.
+func TestPartsOfAnotherHostAreNotCopied(t *testing.T) {
+	o := Full
+	o.Before = madeUp(5, 0.7, 1)
+	o.Before.Host = report.ThisHost()
+	o.Before.Host.Kernel = "x"
+	if _, err := Bench(t.Context(), fixture.Lab{}, o); err == nil || !strings.Contains(err.Error(), "another host (kernel x,") {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestPhasesAreCopiedOnlyUnderTheSameSettings(t *testing.T) {
 	before := &Part{Part: pair.Part{Settings: "a disk", Phases: []pair.Phase{{Neighbour: pair.Alone}, {Neighbour: pair.Limited}, {Neighbour: fio.HighFsync}}}}
 	for settings, want := range map[string]int{"a disk": 2, "another": 0} {
@@ -239,11 +251,11 @@ func TestAllArrangementsCanBeDrawn(t *testing.T) {
 
 func TestVolumesResultsAreReported(t *testing.T) {
 	result := madeUp(3, 0.7, 1)
-	report, err := result.Report()
+	made, err := result.Report()
 	if err != nil {
 		t.Fatal(err)
 	}
-	page := string(report.Markdown("make bench-volumes", "volumes.svg"))
+	page := string(made.Markdown("make bench-volumes", "volumes.svg"))
 	figures, err := result.Figures()
 	if err != nil {
 		t.Fatal(err)
