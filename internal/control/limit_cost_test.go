@@ -10,25 +10,33 @@ import (
 	"github.com/daybook-project/daybook/internal/account"
 )
 
-// Where limits cost more than they give, weights come back for a while.
-func TestLimitsThatCostThroughputEnd(t *testing.T) {
-	f := newFakeHost("/ca", "/cb")
-	var log bytes.Buffer
-	free := deepReaders(f, 30, func(int) bool { return false })
-	var steps []func() account.Sample
-	for _, step := range free {
+// costlyLimits are samples of deepReaders in which limits cost two thirds of the throughput. third
+// is what a third container does in each sample, in bytes; 0: it does nothing.
+func costlyLimits(f *fakeHost, samples int, obeys func(n int) bool, third func(n int) uint64) (steps []func() account.Sample) {
+	n := 0
+	for _, step := range deepReaders(f, samples, obeys) {
 		steps = append(steps, func() account.Sample {
 			sample := step()
-			if f.reads["/ca"]+f.reads["/cb"] == 0 {
-				return sample
+			containers := &sample.Devices[1].Containers
+			if f.reads["/ca"]+f.reads["/cb"] > 0 {
+				for n := range *containers {
+					(*containers)[n].ChargedReadBytes /= 3
+				}
 			}
-			for n := range sample.Devices[1].Containers {
-				sample.Devices[1].Containers[n].ChargedReadBytes /= 3
+			if n++; third(n) > 0 {
+				*containers = append(*containers, did("/cc", third(n), 0))
 			}
 			return sample
 		})
 	}
-	options := fakeOptions(t, f, twoEqual, steps...)
+	return steps
+}
+
+// Where limits cost more than they give, weights come back for a while.
+func TestLimitsThatCostThroughputEnd(t *testing.T) {
+	f := newFakeHost("/ca", "/cb")
+	var log bytes.Buffer
+	options := fakeOptions(t, f, twoEqual, costlyLimits(f, 30, func(int) bool { return false }, func(int) uint64 { return 0 })...)
 	options.Log = slog.New(slog.NewTextHandler(&log, nil))
 	limited := 0
 	options.OnInterval = func(Decision) {
@@ -44,63 +52,33 @@ func TestLimitsThatCostThroughputEnd(t *testing.T) {
 	}
 }
 
-// What limits cost is also compared where a container does I/O only now and then.
-func TestLimitsThatCostThroughputEndAlthoughOneContainerPauses(t *testing.T) {
-	f := newFakeHost("/ca", "/cb", "/cc")
-	var log bytes.Buffer
-	n := 0
-	var steps []func() account.Sample
-	for _, step := range deepReaders(f, 30, func(int) bool { return false }) {
-		steps = append(steps, func() account.Sample {
-			sample := step()
-			if f.reads["/ca"]+f.reads["/cb"] > 0 {
-				for n := range sample.Devices[1].Containers {
-					sample.Devices[1].Containers[n].ChargedReadBytes /= 3
-				}
-			}
-			if n++; n%2 == 0 {
-				sample.Devices[1].Containers = append(sample.Devices[1].Containers, did("/cc", 20e6, 0))
-			}
-			return sample
-		})
-	}
-	options := fakeOptions(t, f, "tunables: none\ncontainers: [{match: '/c?', weight: 500}]", steps...)
-	options.Log = slog.New(slog.NewTextHandler(&log, nil))
-	if err := Run(context.Background(), options); err != nil {
-		t.Fatal(err)
-	}
-	if n := strings.Count(log.String(), "limits cost the disk's throughput"); n != 1 {
-		t.Errorf("logged %d times; want once:\n%s", n, log.String())
-	}
-}
-
-// What limits cost is compared also after a container has ended that was active once.
+// What limits cost is also compared where a container does I/O only now and then, and after one has
+// ended that was active once.
 func TestLimitsThatCostThroughputEndWithFewerContainersThanOnce(t *testing.T) {
-	f := newFakeHost("/ca", "/cb", "/cc")
-	var log bytes.Buffer
-	n := 0
-	var steps []func() account.Sample
-	for _, step := range deepReaders(f, 60, func(n int) bool { return n <= 30 }) {
-		steps = append(steps, func() account.Sample {
-			sample := step()
-			if f.reads["/ca"]+f.reads["/cb"] > 0 {
-				for n := range sample.Devices[1].Containers {
-					sample.Devices[1].Containers[n].ChargedReadBytes /= 3
-				}
+	for _, test := range []struct {
+		name    string
+		samples int
+		obeys   func(n int) bool
+		third   func(n int) uint64
+	}{
+		{"one pauses", 30, func(int) bool { return false }, func(n int) uint64 { return 20e6 * uint64(n%2) }},
+		{"one has ended", 60, func(n int) bool { return n <= 30 }, func(n int) uint64 {
+			if n <= 5 {
+				return 100e6
 			}
-			if n++; n <= 5 {
-				sample.Devices[1].Containers = append(sample.Devices[1].Containers, did("/cc", 100e6, 0))
-			}
-			return sample
-		})
-	}
-	options := fakeOptions(t, f, "tunables: none\ncontainers: [{match: '/c?', weight: 500}]", steps...)
-	options.Log = slog.New(slog.NewTextHandler(&log, nil))
-	if err := Run(context.Background(), options); err != nil {
-		t.Fatal(err)
-	}
-	if n := strings.Count(log.String(), "limits cost the disk's throughput"); n != 1 {
-		t.Errorf("logged %d times; want once:\n%s", n, log.String())
+			return 0
+		}},
+	} {
+		f := newFakeHost("/ca", "/cb", "/cc")
+		var log bytes.Buffer
+		options := fakeOptions(t, f, "tunables: none\ncontainers: [{match: '/c?', weight: 500}]", costlyLimits(f, test.samples, test.obeys, test.third)...)
+		options.Log = slog.New(slog.NewTextHandler(&log, nil))
+		if err := Run(context.Background(), options); err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(log.String(), "limits cost the disk's throughput"); n != 1 {
+			t.Errorf("%s: logged %d times; want once:\n%s", test.name, n, log.String())
+		}
 	}
 }
 

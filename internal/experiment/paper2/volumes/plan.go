@@ -122,7 +122,7 @@ func (o Options) order(p plannedPart, round int) []fixture.Arrangement {
 			all = append(all, a)
 		}
 	}
-	first := round % len(all)
+	first := round % max(1, len(all))
 	return slices.Concat(all[first:], all[:first])
 }
 
