@@ -102,11 +102,16 @@ func NewLimitLaw() *LimitLaw { return &LimitLaw{memory: map[string]*limitMemory{
 
 // Limits is a limit law that has the rates of another law. It does not have the debts:
 // they come from a time in which the shares were missed, and repaying them would miss
-// more.
+// more. But the sibling to which most is owed is the first one without a limit: a single step,
+// which may be that of a commit, does not show who lacks most.
 func (f *Feedback) Limits() *LimitLaw {
 	l := NewLimitLaw()
+	var most float64
 	for id, m := range f.memory {
-		known := &limitMemory{memory: *m, Waiting: NewWaiting()}
+		if owed := -m.debtBytes - m.arrearsBytes; owed > most || owed == most && owed > 0 && id < l.free {
+			most, l.free = owed, id
+		}
+		known := &limitMemory{memory: *m, Waiting: NewWaiting(), wanting: true}
 		known.limited, known.floored = false, false
 		known.forgive()
 		l.memory[id] = known

@@ -419,3 +419,28 @@ func TestBurstsOfAContainerLeaveTheDiskToTheOthers(t *testing.T) {
 		}
 	}
 }
+
+// Limits take over because one lacked its share for seconds. It has no limit at first, whatever the
+// first step shows: that may be a burst, in which nobody seems to wait, or the moment after it.
+func TestTheOneThatLackedHasNoLimitAtFirst(t *testing.T) {
+	step := func(a, b, hidden, busySeconds float64) []Observation {
+		return []Observation{
+			{ID: "a", Ideal: 500, Weight: 900, OtherBytes: a, BusySeconds: busySeconds, RequestSeconds: busySeconds},
+			{ID: "b", Ideal: 500, Weight: 100, OtherBytes: b, JournalBytes: hidden, WritebackBytes: hidden, BusySeconds: busySeconds, RequestSeconds: busySeconds},
+		}
+	}
+	for name, first := range map[string][]Observation{"in a burst": step(0.1e6, 0.1e6, 6e6, 0.02), "after a burst": step(3e6, 2.5e6, 0, 0.5)} {
+		weights := NewFeedback(BFQRange)
+		for n := range 20 {
+			hidden := 0.0
+			if n%10 == 0 {
+				hidden = 18e6 // 27 % of what all do
+			}
+			weights.Next(0.5, step(2.9e6, 1.9e6, hidden, 0.5)) // whatever the weights are
+		}
+		law := weights.Limits()
+		if limits := law.Next(0.5, first); law.free != "a" || limits[0] != 0 || limits[1] == 0 {
+			t.Errorf("%s: without a limit is %q, and the limits are %.0f; want a, and one for b", name, law.free, limits)
+		}
+	}
+}
