@@ -9,9 +9,8 @@ import (
 
 // When limits take over under io.cost; docs/control-scheduler.md says how these were chosen.
 const (
-	// costMissedPart is the part of the disk that a container must lack in the mean of two
-	// windows, and in the later one, or have too much, if much passes io.cost: a commit at the
-	// end of a window is repaid in the next one.
+	// costMissedPart is the part of the disk that a container must lack in a window, or have
+	// too much, if much passes io.cost.
 	costMissedPart = 0.02
 	// littlePassingPart is the most hidden I/O of a container, as a part of what all do, with
 	// which weights are tried again. It is less than hiddenPart, so that the two do not
@@ -74,18 +73,18 @@ func (c *Controller) passesCost() bool {
 	return most > bound
 }
 
-// bounds are those for the windows that ended: fewer are enough where much passes io.cost. A fresh
-// window shows nothing then. What passes io.cost adds to what its container has: if that container
-// lacks a part, it repays.
+// bounds are those for the windows that ended: one is enough where much passes io.cost. A fresh
+// window shows nothing then, except the first: where the ideal weights miss the shares, limits hold
+// them sooner than corrected weights, if these do. What passes io.cost adds to what its container
+// has: if that container lacks a part, it repays.
 func (c *Controller) bounds() judge.Bounds {
 	s := &c.scheduler
-	missed := max(costMissedPart, 2*costMissedPart-s.before.Again(s.missed))
-	bounds := judge.Bounds{Missed: missed, Held: costMissedPart, Seconds: judge.WindowSeconds}
 	_, passes := s.passing.most()
+	bounds := judge.Bounds{Missed: costMissedPart, Held: costMissedPart, Seconds: judge.WindowSeconds}
 	switch {
 	case c.options.DryRun || !c.passesCost() || s.missed.Lack > 0 && s.missed.Short == passes:
 		return judge.Usual
-	case s.fresh:
+	case s.fresh && s.observed:
 		bounds.Missed = 1
 	}
 	return bounds

@@ -29,11 +29,8 @@ type schedulerTrust struct {
 	shortfalls     map[string]*judge.Shortfall
 	missed         judge.Missed
 	few, fewOthers bool
-	// before is what missed was in the windows before, unless they were fresh.
-	before judge.Missed
-	hidden float64
-	// fresh: a window of this interval is not the law's work yet. It is the first one, which begins
-	// with the ideal weights, or a container began to do I/O, or got another weight.
+	hidden         float64
+	// fresh: in a window of this interval a container began to do I/O, or got another weight.
 	fresh bool
 	// passing is what io.cost neither counts nor holds back.
 	passing passing
@@ -131,17 +128,10 @@ func (c *Controller) judgeScheduler(seconds float64, done map[string]usage) {
 	// What a step under the tunables as found says decides nothing.
 	checking = checking || c.tuning.check.level > 0
 	tuned := !checking && c.tuneIfNeeded()
-	s.fresh = s.fresh || !s.observed
-	s.observed = s.observed || s.seconds > 0
 	bounds := c.bounds()
+	s.observed = s.observed || s.seconds > 0
 	changed := !tuned && !checking && s.seconds > 0 && s.Take(s.verdict, s.missed, bounds, s.seconds)
 	missed := s.missed
-	if s.seconds > 0 {
-		s.before = judge.Missed{}
-		if !s.fresh {
-			s.before = missed
-		}
-	}
 	worst, short, greedy, reason := s.worst, s.Short, s.Greedy, s.outOfReach()
 	s.forgetStep()
 	before := s.control
@@ -186,5 +176,5 @@ func (c *Controller) forgetWindows() {
 	s := &c.scheduler
 	clear(s.windows)
 	clear(s.shortfalls)
-	s.elapsedSeconds, s.before = 0, judge.Missed{}
+	s.elapsedSeconds = 0
 }

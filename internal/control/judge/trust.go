@@ -30,18 +30,6 @@ type Missed struct {
 // Worst is the larger of the two.
 func (m Missed) Worst() float64 { return max(m.Lack, m.Excess) }
 
-// Again is the part of the disk that the sibling of a later window lacked in this one, too, or
-// had too much; 0 if it did not.
-func (m Missed) Again(later Missed) (part float64) {
-	if m.Short == later.Short {
-		part = max(part, m.Lack)
-	}
-	if m.Greedy == later.Greedy {
-		part = max(part, m.Excess)
-	}
-	return part
-}
-
 // Held reports whether all shares come out, by the usual bounds.
 func (m Missed) Held() bool { return Usual.held(m) }
 
