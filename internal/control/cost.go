@@ -74,8 +74,8 @@ func (c *Controller) passesCost() bool {
 }
 
 // bounds are those for the windows that ended: one is enough where much passes io.cost. A fresh
-// window shows nothing then, except the first: where the ideal weights miss the shares, limits hold
-// them sooner than corrected weights, if these do. What passes io.cost adds to what its container
+// window shows nothing then, except the first, if it shows all of it: where the ideal weights miss the
+// shares, limits hold them sooner than corrected weights, if these do. What passes io.cost adds to what its container
 // has: if that container lacks a part, it repays.
 func (c *Controller) bounds() judge.Bounds {
 	s := &c.scheduler
@@ -84,7 +84,7 @@ func (c *Controller) bounds() judge.Bounds {
 	switch {
 	case c.options.DryRun || !c.passesCost() || s.missed.Lack > 0 && s.missed.Short == passes:
 		return judge.Usual
-	case s.fresh && s.observed:
+	case s.fresh && (s.observed || s.partial):
 		bounds.Missed = 1
 	}
 	return bounds

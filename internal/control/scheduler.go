@@ -31,7 +31,8 @@ type schedulerTrust struct {
 	few, fewOthers bool
 	hidden         float64
 	// fresh: in a window of this interval a container began to do I/O, or got another weight.
-	fresh bool
+	// partial: one is known for a part of its window only.
+	fresh, partial bool
 	// passing is what io.cost neither counts nor holds back.
 	passing passing
 	// observed: the first windows have ended.
@@ -64,7 +65,7 @@ func (c *Controller) observeScheduler(group Group, seconds float64, siblings []l
 		}
 		if shares.Add(seconds, siblings) {
 			s.hidden = max(s.hidden, shares.Hidden)
-			s.fresh = s.fresh || shares.Fresh
+			s.fresh, s.partial = s.fresh || shares.Fresh, s.partial || shares.Partial
 			if shares.Excess > s.missed.Excess {
 				s.missed.Excess, s.missed.Greedy, s.fewOthers = shares.Excess, shares.Greedy, shares.FewOthers
 			}
@@ -168,7 +169,7 @@ func (c *Controller) judgeScheduler(seconds float64, done map[string]usage) {
 // forgetStep forgets what the windows that ended in the step say.
 func (s *schedulerTrust) forgetStep() {
 	s.verdict, s.seconds, s.worst, s.missed, s.hidden = judge.NoEvidence, 0, nil, judge.Missed{Lack: -1}, 0
-	s.few, s.fewOthers, s.fresh = false, false, false
+	s.few, s.fewOthers, s.fresh, s.partial = false, false, false, false
 }
 
 // forgetWindows begins new windows with the next step.

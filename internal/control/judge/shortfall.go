@@ -39,6 +39,9 @@ type Shortfall struct {
 	// Fresh: a sibling did nothing in the window before, or had another ideal. No law can have
 	// divided the disk for that yet.
 	Fresh bool
+	// Partial: a sibling that did something was observed for a part of the window only, so less is
+	// due to it than it seems.
+	Partial bool
 }
 
 // claimant is one sibling in the window.
@@ -102,10 +105,10 @@ func (w *Shortfall) Add(seconds float64, siblings []law.Observation) bool {
 	return true
 }
 
-// judge sets Missed, Few, Hidden and Fresh. Shares are not judged if the disk does nothing, or if
+// judge sets Missed, Few, Hidden, Fresh and Partial. Shares are not judged if the disk does nothing, or if
 // only one sibling does something or wants to.
 func (w *Shortfall) judge() {
-	w.Missed, w.Few, w.FewOthers, w.Hidden, w.Fresh = Missed{Lack: -1}, false, false, 0, false
+	w.Missed, w.Few, w.FewOthers, w.Hidden, w.Fresh, w.Partial = Missed{Lack: -1}, false, false, 0, false, false
 	ids := make([]string, 0, len(w.members))
 	for id, m := range w.members {
 		switch {
@@ -124,6 +127,7 @@ func (w *Shortfall) judge() {
 		m := w.members[id]
 		total += m.charged + m.hidden
 		w.Fresh = w.Fresh || m.charged+m.hidden > 0 && m.before != m.ideal
+		w.Partial = w.Partial || m.charged+m.hidden > 0 && m.seconds < w.Seconds
 		ideals += m.ideal
 		claims[n] = law.Claim{Ideal: m.ideal, Least: m.hidden, Most: m.charged + m.hidden}
 		if m.waitingSeconds >= law.WantingPart*m.seconds {

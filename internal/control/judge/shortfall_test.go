@@ -99,3 +99,23 @@ func TestAWindowInWhichASiblingBeginsIsFresh(t *testing.T) {
 		}
 	}
 }
+
+// What is due to a sibling that comes during a window cannot be said.
+func TestAWindowOfWhichASiblingHadAPartIsPartial(t *testing.T) {
+	var w Shortfall
+	for n, step := range []struct {
+		joins   int
+		partial bool
+	}{{0, false}, {6, true}, {0, false}} {
+		for at := range 10 {
+			siblings := []law.Observation{syncing("a", 500, 40, 0, 0.3)}
+			if at >= step.joins {
+				siblings = append(siblings, syncing(map[bool]string{true: "b", false: "c"}[n == 0], 500, 40, 0, 0.3))
+			}
+			w.Add(0.5, siblings)
+		}
+		if w.Partial != step.partial {
+			t.Errorf("window %d: partial %t; want %t", n, w.Partial, step.partial)
+		}
+	}
+}

@@ -163,6 +163,9 @@ func (f *Feedback) Next(seconds float64, siblings []Observation) []float64 {
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(siblings[a].ID, siblings[b].ID) })
 
 	active, positions := f.observe(seconds, siblings, order)
+	if f.unknown(siblings) {
+		return f.asTheyAre(siblings)
+	}
 	if len(active) < 2 {
 		f.window = 0
 		for _, s := range active {
@@ -183,6 +186,24 @@ func (f *Feedback) Next(seconds float64, siblings []Observation) []float64 {
 		next[positions[n]] = s.weight
 	}
 	return next
+}
+
+// unknown reports whether a sibling was not measured in the step, and was shortly before.
+func (f *Feedback) unknown(siblings []Observation) bool {
+	return slices.ContainsFunc(siblings, func(o Observation) bool {
+		return !o.Measured() && f.memory[o.ID].quietSeconds < WindowSeconds
+	})
+}
+
+// asTheyAre are the weights in force.
+func (f *Feedback) asTheyAre(siblings []Observation) []float64 {
+	weights := make([]float64, len(siblings))
+	for n, o := range siblings {
+		if weights[n] = f.weights.Clamp(o.Weight); !(o.Weight > 0 && o.Weight <= MaxWeight) {
+			weights[n] = f.weights.Clamp(o.Ideal)
+		}
+	}
+	return weights
 }
 
 // ForgetAnswers forgets how the scheduler answered weights, and the debts that came of

@@ -3,6 +3,7 @@ package law
 import (
 	"fmt"
 	"math"
+	"slices"
 )
 
 // Range is the range of weights that a weight file accepts, both ends included:
@@ -80,8 +81,8 @@ type Observation struct {
 // Next is called once per interval, with the interval's length (monotonic) and the
 // siblings. Siblings can be in any order; they can appear and disappear. It returns
 // as many weights in the same order: real numbers within the law's Range. An
-// observation that is no measurement (NaN, infinite, negative) counts as idle. The
-// weight of a sibling that stays idle is its ideal. A Law is not safe for concurrent use.
+// observation that is no measurement (NaN, infinite, negative) counts as idle, or
+// leaves everything as it is. The weight of a sibling that stays idle is its ideal. A Law is not safe for concurrent use.
 type Law interface {
 	Name() string
 	Next(seconds float64, siblings []Observation) []float64
@@ -123,6 +124,10 @@ func (o Observation) Measured() bool {
 		o.Ideal > 0 && o.Ideal <= MaxWeight &&
 		o.Weight > 0 && o.Weight <= MaxWeight &&
 		o.BusySeconds >= 0 && o.BusySeconds <= maxBytes
+}
+
+func allMeasured(siblings []Observation) bool {
+	return !slices.ContainsFunc(siblings, func(o Observation) bool { return !o.Measured() })
 }
 
 // Journal is the usable part of JournalBytes: the log writes of an idle sibling

@@ -260,8 +260,10 @@ func TestWhatIsNoMeasurementIsForgotten(t *testing.T) {
 		for range 40 {
 			step(14e6)
 		}
-		step(bytes)
-		var limits []float64
+		before, limits := slices.Clone(weights), step(bytes)
+		if !slices.Equal(weights, before) || !(limits[0] > 0 || limits[1] > 0) {
+			t.Errorf("in a step with %g bytes the weights go from %.0f to %.0f, and the limits are %.0f", bytes, before, weights, limits)
+		}
 		for range 20 {
 			limits = step(14e6)
 		}

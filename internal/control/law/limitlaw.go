@@ -144,7 +144,9 @@ func (l *LimitLaw) Next(seconds float64, siblings []Observation) []float64 {
 		}
 	}
 	if stalled {
-		l.keepDebts(seconds, plain)
+		if allMeasured(siblings) {
+			l.keepDebts(seconds, plain)
+		}
 		for n, o := range siblings {
 			limits[n] = l.memory[o.ID].limit
 		}
@@ -178,12 +180,12 @@ func (l *LimitLaw) Next(seconds float64, siblings []Observation) []float64 {
 	return limits
 }
 
-// isStalled reports whether limits are in force and no request of any sibling ended in the
-// step. Then the disk writes a commit or metadata in place, and the step does not show who could
-// use more. If that takes longer, the siblings are idle.
+// isStalled reports whether limits are in force, and the step does not show who could use more: no
+// request of any sibling ended, because the disk writes a commit or metadata in place, or an
+// observation is no measurement. If that takes longer, the siblings are idle.
 func (l *LimitLaw) isStalled(seconds float64, siblings []Observation) bool {
-	hasFree := slices.ContainsFunc(siblings, func(o Observation) bool { return o.ID == l.free })
-	if l.stalled += seconds; !hasFree || !NoneEnded(siblings) {
+	limited := slices.ContainsFunc(siblings, func(o Observation) bool { return l.memory[o.ID] != nil && l.memory[o.ID].limit > 0 })
+	if l.stalled += seconds; !limited || !NoneEnded(siblings) && allMeasured(siblings) {
 		l.stalled = 0
 	}
 	return l.stalled > 0 && l.stalled <= stalledSeconds
@@ -220,7 +222,9 @@ func (l *LimitLaw) observe(seconds float64, siblings []Observation, stalled bool
 	for n, o := range siblings {
 		m := known[o.ID]
 		if !o.Measured() {
-			m.limit = 0
+			if !stalled {
+				m.limit = 0
+			}
 			continue
 		}
 		// One that waits for the disk all the time is not idle: it is starved.

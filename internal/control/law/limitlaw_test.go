@@ -429,7 +429,7 @@ func TestTheOneThatLackedHasNoLimitAtFirst(t *testing.T) {
 			{ID: "b", Ideal: 500, Weight: 100, OtherBytes: b, JournalBytes: hidden, WritebackBytes: hidden, BusySeconds: busySeconds, RequestSeconds: busySeconds},
 		}
 	}
-	for name, first := range map[string][]Observation{"in a burst": step(0.1e6, 0.1e6, 6e6, 0.02), "after a burst": step(3e6, 2.5e6, 0, 0.5)} {
+	for name, first := range map[string][]Observation{"in a burst": step(0.1e6, 0.1e6, 6e6, 0.02), "after a burst": step(3e6, 2.5e6, 0, 0.5), "no request ends": step(0, 0, 12e6, 0)} {
 		weights := NewFeedback(BFQRange)
 		for n := range 20 {
 			hidden := 0.0
