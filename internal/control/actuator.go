@@ -17,8 +17,8 @@ const (
 	// rateSeconds is the time constant of the disk's throughput.
 	rateSeconds = 15.0
 	// costSeconds is how long limits are in force, with as many active containers, before
-	// the throughputs are compared. Less than costPart of that under weights is too little, of the sum and
-	// of the mean by shares.
+	// the throughputs are compared. Less than costPart of that under weights is too little,
+	// of the sum and of the mean by shares.
 	costSeconds, costPart = 30.0, 0.5
 )
 

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/filelock"
 )
 
 // Disk is a disk that this process created.
@@ -94,11 +95,20 @@ func create(ctx context.Context, config Config) (*Disk, error) {
 	return d, nil
 }
 
-// removeEmpty removes a file without data, if it is there.
+// removeEmpty removes a file without data, if it is there and belongs to no other disk.
 func removeEmpty(path string) error {
-	var st unix.Stat_t
-	if err := unix.Lstat(path, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Blocks != 0 {
+	file, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil // it is not the one that was made
+	}
+	defer func() { _ = file.Close() }()
+	var held *filelock.HeldError
+	if errors.As(filelock.TryLock(file), &held) {
 		return nil
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(file.Fd()), &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Blocks != 0 {
+		return err
 	}
 	return os.Remove(path)
 }

@@ -318,6 +318,27 @@ func TestAFailedCreationRemovesAFileThatItMade(t *testing.T) {
 	}
 }
 
+// A disk of another creator may have taken the file meanwhile. It has no data yet.
+func TestTheFileOfAnotherDiskIsNotRemoved(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "data")
+	other, err := openStore(path, 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := removeEmpty(path); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Errorf("while another disk has the file: %v", err)
+	}
+	if err := errors.Join(other.file.Close(), removeEmpty(path)); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("after its end: %v", err)
+	}
+}
+
 func TestANameIsUnique(t *testing.T) {
 	r := newRig(t)
 	disk := r.create(Config{Name: "once"})

@@ -274,7 +274,7 @@ static void measure_round(struct measuring *m, unsigned n, unsigned threads, uns
 
 /*
  * The number of the engine that is the nth in a round. Each round begins with another
- * one, so that no engine always runs after the same one.
+ * one.
  */
 static unsigned in_turn(unsigned n, unsigned round)
 {

@@ -100,7 +100,8 @@ func Measure(ctx context.Context, l fixture.Lab, o Options, sets []string, kept 
 			return result, fmt.Errorf("no set %q: choose from %s", set, strings.Join(Sets(), ", "))
 		}
 	}
-	if len(kept.Parts) > 0 {
+	stays := func(set string) bool { return len(kept.Parts[set]) > 0 && !slices.Contains(sets, set) }
+	if slices.ContainsFunc(Sets(), stays) {
 		if err := report.SameHost(kept.Host, result.Host); err != nil {
 			return result, err
 		}

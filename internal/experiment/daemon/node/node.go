@@ -184,7 +184,7 @@ const (
 )
 
 // Update changes the result in a file. It makes the file if there is none. Figures of another host
-// are an error, and stay.
+// are set aside, in FILE.old.
 func Update(path string, change func(*Result)) error {
 	r := Result{Host: report.ThisHost()}
 	text, err := os.ReadFile(path)
@@ -195,8 +195,11 @@ func Update(path string, change func(*Result)) error {
 		return fmt.Errorf("cannot read the figures: %w", err)
 	}
 	now := report.ThisHost()
-	if err := report.SameHost(r.Host, now); err != nil {
-		return fmt.Errorf("cannot add figures to %s; remove it to begin anew: %w", path, err)
+	if report.SameHost(r.Host, now) != nil {
+		if err := os.Rename(path, path+".old"); err != nil {
+			return fmt.Errorf("cannot set the figures of another host aside: %w", err)
+		}
+		r = Result{}
 	}
 	r.Host = now
 	change(&r)

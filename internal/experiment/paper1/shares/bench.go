@@ -71,7 +71,7 @@ func Bench(ctx context.Context, l fixture.Lab, o Options) (Result, error) {
 	if o.Only != "" && !slices.ContainsFunc(scenarios, func(s scenario.Scenario) bool { return s.Name == o.Only }) {
 		return result, fmt.Errorf("no scenario %q: choose one of %s", o.Only, names(scenarios))
 	}
-	if len(o.Before.Scenarios) > 0 {
+	if o.Only != "" && len(o.Before.Scenarios) > 0 {
 		if err := report.SameHost(o.Before.Host, result.Host); err != nil {
 			return result, err
 		}

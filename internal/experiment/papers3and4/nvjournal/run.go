@@ -174,7 +174,7 @@ func (o Options) fits() error {
 		return nil
 	}
 	if before.Quick != o.Quick {
-		return errors.New("one of the earlier figures and these is quick: measure all sections, or write to another file (--output)")
+		return errors.New("either the earlier figures or these are quick: measure all sections, or write to another file (--output)")
 	}
 	if o.Only == transfersSection {
 		return nil

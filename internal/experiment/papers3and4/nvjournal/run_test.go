@@ -200,13 +200,13 @@ func TestASectionIsNotMeasuredBesideFiguresOfAnotherKind(t *testing.T) {
 		t.Fatalf("figures of the same kind: %v", err)
 	}
 	for want, change := range map[string]func(o *Options){
-		"another host (kernel x,":   func(o *Options) { o.Before.Host.Kernel = "x" },
-		"of 3 rounds":               func(o *Options) { o.Before.Rounds = 3 },
-		"(0 ns for each fence":      func(o *Options) { o.Before.FenceNanoseconds = 0 },
-		"50 ns for each line":       func(o *Options) { o.Before.LineNanoseconds = 50 },
-		"no limit of bandwidth":     func(o *Options) { o.Before.BytesPerSecond = 0 },
-		"is quick":                  func(o *Options) { o.Quick = true },
-		"is quick: measure all sec": func(o *Options) { o.Before.Quick = true },
+		"another host (kernel x,":    func(o *Options) { o.Before.Host.Kernel = "x" },
+		"of 3 rounds":                func(o *Options) { o.Before.Rounds = 3 },
+		"(0 ns for each fence":       func(o *Options) { o.Before.FenceNanoseconds = 0 },
+		"50 ns for each line":        func(o *Options) { o.Before.LineNanoseconds = 50 },
+		"no limit of bandwidth":      func(o *Options) { o.Before.BytesPerSecond = 0 },
+		"are quick":                  func(o *Options) { o.Quick = true },
+		"are quick: measure all sec": func(o *Options) { o.Before.Quick = true },
 	} {
 		other := o
 		change(&other)
