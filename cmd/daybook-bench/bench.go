@@ -60,8 +60,9 @@ func (b *bench) variant(name, command string) {
 	b.name, b.command = name, command
 }
 
-// figures names the file of the figures, unless the user chose a name that is not the usual one. Those of a short measurement
-// have a name of their own: they do not replace those of a whole one, nor are they mixed with them.
+// figures names the file of the figures, unless the user chose a name that is not the usual one.
+// Those of a short measurement have a name of their own: they do not replace those of a whole one,
+// nor are they mixed with them.
 func (b *bench) figures(name string) {
 	suffix := ".json"
 	if b.quick {

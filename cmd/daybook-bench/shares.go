@@ -158,5 +158,5 @@ func (f *sharesFlags) runPaper(cmd *cobra.Command, b *bench) error {
 		}
 		return result, err
 	})
-	return errors.Join(err, drawn)
+	return errors.Join(drawn, err) // an error that begins with the missed bounds has no other
 }

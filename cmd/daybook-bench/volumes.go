@@ -59,7 +59,7 @@ sysbench and PostgreSQL (scripts/setup bench).`,
 				drawn = errors.Join(err, b.writePictures(figures))
 				return result, nil
 			})
-			return errors.Join(err, drawn)
+			return errors.Join(drawn, err) // an error that begins with the missed bounds has no other
 		},
 	}
 	b.flags(cmd)

@@ -74,9 +74,10 @@ func (c *Controller) passesCost() bool {
 }
 
 // bounds are those for the windows that ended: one is enough where much passes io.cost. A fresh
-// window shows nothing then, except the first, if it shows all of it: where the ideal weights miss the
-// shares, limits hold them sooner than corrected weights, if these do. What passes io.cost adds to what its container
-// has: if that container lacks a part, it repays.
+// window shows nothing then, except the first, if no container came during it: where the ideal
+// weights miss the shares, limits hold them sooner than corrected weights do, if these hold them
+// at all. What passes io.cost adds to what its container has: if that container lacks a part, it
+// repays.
 func (c *Controller) bounds() judge.Bounds {
 	s := &c.scheduler
 	_, passes := s.passing.most()

@@ -105,8 +105,8 @@ func (w *Shortfall) Add(seconds float64, siblings []law.Observation) bool {
 	return true
 }
 
-// judge sets Missed, Few, Hidden, Fresh and Partial. Shares are not judged if the disk does nothing, or if
-// only one sibling does something or wants to.
+// judge sets Missed, Few, Hidden, Fresh and Partial. Shares are not judged if the disk does nothing,
+// or if only one sibling does something or wants to.
 func (w *Shortfall) judge() {
 	w.Missed, w.Few, w.FewOthers, w.Hidden, w.Fresh, w.Partial = Missed{Lack: -1}, false, false, 0, false, false
 	ids := make([]string, 0, len(w.members))

@@ -192,7 +192,7 @@ func divide(seconds float64, active []*sibling) {
 }
 
 // throughBurst returns the throughput that is divided, in bytes per second: total, the mean of what
-// the disk did. If most of it is expected to be hidden I/O, it is what the disk does in the burst,
+// the disk did. If more than half of it is expected to be hidden I/O, it is what the disk did lately,
 // if that is more: the kernel writes metadata in place faster than containers read that seek.
 func throughBurst(total float64, active []*sibling) float64 {
 	var expected, all float64

@@ -81,8 +81,9 @@ type Observation struct {
 // Next is called once per interval, with the interval's length (monotonic) and the
 // siblings. Siblings can be in any order; they can appear and disappear. It returns
 // as many weights in the same order: real numbers within the law's Range. An
-// observation that is no measurement (NaN, infinite, negative) counts as idle, or
-// leaves everything as it is. The weight of a sibling that stays idle is its ideal. A Law is not safe for concurrent use.
+// observation that is no measurement (NaN, infinite, negative) counts as idle; before
+// that, Feedback leaves all weights as they are for some seconds. The weight of a
+// sibling that stays idle is its ideal. A Law is not safe for concurrent use.
 type Law interface {
 	Name() string
 	Next(seconds float64, siblings []Observation) []float64
