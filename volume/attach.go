@@ -60,7 +60,7 @@ func (o AttachOptions) complete(name string) (AttachOptions, error) {
 		errs = append(errs, fmt.Errorf("%w: no mount point", ErrInvalid))
 	}
 	if o.Persist && o.Placement == PlaceContainer {
-		errs = append(errs, fmt.Errorf("%w placement: at the start of the host there is no container's cgroup; want %s or %s", ErrInvalid, PlaceParent, PlaceNone))
+		errs = append(errs, fmt.Errorf("%w placement: at boot there is no container's cgroup; want %s or %s", ErrInvalid, PlaceParent, PlaceNone))
 	}
 	return o, errors.Join(append(errs, CheckWeight(o.Weight))...)
 }

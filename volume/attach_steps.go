@@ -90,7 +90,7 @@ func (v *held) unmakeTarget(ctx context.Context) error {
 	return nil
 }
 
-// releasePlacement removes the cgroups of an attachment. After another start of the host
+// releasePlacement removes the cgroups of an attachment. After another boot
 // there are none of it.
 func (v *held) releasePlacement(ctx context.Context) error {
 	boot, err := kernel.BootID()

@@ -20,14 +20,14 @@ import (
 )
 
 // Detach unmounts a volume and undoes all that Attach did; it is no longer
-// attached at the start of the host. While a process works in it, the error wraps
+// attached at boot. While a process works in it, the error wraps
 // ErrBusy and it stays attached. A volume that is not attached is not changed.
 func (p *Pool) Detach(ctx context.Context, name string) error {
 	return detachError(name, p.detach(ctx, name, "", false))
 }
 
 // DetachUntilStart is Detach, but a persistent volume ([AttachOptions].Persist) is
-// attached again at the next start of the host.
+// attached again at the next boot.
 func (p *Pool) DetachUntilStart(ctx context.Context, name string) error {
 	return detachError(name, p.detach(ctx, name, "", true))
 }

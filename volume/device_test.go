@@ -193,7 +193,7 @@ func head(t *testing.T, node string) []byte {
 	return text
 }
 
-// After a start of the host, a node can be another device.
+// After a boot, a node can be another device.
 func TestAnotherDeviceAtThePathIsLeftAlone(t *testing.T) {
 	r := newRig(t)
 	node := r.newDevice(2 * testBytes)

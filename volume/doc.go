@@ -8,7 +8,7 @@
 //
 //	Create, Delete                      make or delete a volume: image, device or logical volume
 //	Attach, Detach                      mount it and place its thread, or undo that
-//	AttachAllPersistent                 attach all persistent volumes, at the start of the host
+//	AttachAllPersistent                 attach all persistent volumes, at boot
 //	Resize, Trim, Check                 change its size, discard free blocks, check its file system
 //	Snapshot, Clone, DeleteSnapshot     copy it, also while it is in use
 //	Send, Receive                       copy it to another host

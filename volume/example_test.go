@@ -11,7 +11,7 @@ import (
 	"github.com/daybook-project/daybook/volume"
 )
 
-// A database gets a volume on LVM, is attached at each start of the host, and is
+// A database gets a volume on LVM, is attached at each boot, and is
 // weighted against the others.
 func Example() {
 	ctx := context.Background()
@@ -65,7 +65,7 @@ func ExamplePool_Snapshot() {
 	}
 }
 
-// At the start of the host, before the container engines.
+// At boot, before the container engines.
 func ExamplePool_AttachAllPersistent() {
 	ctx := context.Background()
 	pools, err := volume.Registry{}.Pools(ctx, volume.PoolOptions{})

@@ -284,7 +284,7 @@ func TestARepairActivatesALogicalVolumeWithAnUnfinishedResize(t *testing.T) {
 	name := r.name("v")
 	record := r.volumeOnLVM(name, func(record *Record) { record.Resize = 2 * testBytes })
 	answer(t, answers, "lvs", strings.ReplaceAll(noVolumes, "[]", `[{"lv_name":"`+record.LVM.Name+`","vg_name":"daybook-none","lv_size":"67108864","lv_tags":"daybook"}]`))
-	if done, err := r.pool.Repair(t.Context()); err == nil || done.Damaged[name] == "" {
+	if done, err := r.pool.Repair(t.Context()); err == nil || done.Failed[name] == "" {
 		t.Errorf("without a node: %+v, %v", done, err)
 	}
 	if !exists(filepath.Join(answers, "activated")) {

@@ -260,7 +260,7 @@ func lvmLife(t *testing.T, pool *volume.Pool, group lvmGroup, thinPool string) {
 		t.Errorf("%+v, %v", report, err)
 	}
 
-	// A start of the host after which the logical volume is inactive.
+	// A boot after which the logical volume is inactive.
 	group.run("lvchange", "--activate", "n", group.name+"/daybook-"+record.ID)
 	if status, err := pool.Inspect(t.Context(), "db"); err != nil || status.Problem != "" || thinPool == "" && status.AllocatedBytes != 72<<20 {
 		t.Errorf("inactive: %+v, %v", status, err)

@@ -26,7 +26,7 @@ func (o AttachOptions) persistence() *Persistence {
 	}
 }
 
-// persistentOptions returns the options for attaching at each start of the host.
+// persistentOptions returns the options for attaching at each boot.
 func persistentOptions(s *Persistence) AttachOptions {
 	return AttachOptions{
 		Target: s.Target, Placement: s.Placement, Cgroup: s.Cgroup, ReadOnly: s.ReadOnly, AllowCache: s.AllowCache, Dev: s.Dev, Suid: s.Suid, Persist: true,
@@ -43,7 +43,7 @@ func checkPersist(record Record, o AttachOptions) error {
 	if differs == "" {
 		return nil
 	}
-	return fmt.Errorf("it is %w: at each start of the host it is %s; daybook volume detach %s ends that", ErrBusy, differs, record.Name)
+	return fmt.Errorf("it is %w: at each boot it is %s; daybook volume detach %s ends that", ErrBusy, differs, record.Name)
 }
 
 // planPersistence enters in the record that the volume becomes persistent.
@@ -114,7 +114,7 @@ func (v *held) unpersistAttached(ctx context.Context) error {
 func (v *held) recordEnding(ctx context.Context) error {
 	err := v.run().Do(ctx, enter("persistence ending", func() { v.record.Persist.Unfinished = true }))
 	if err != nil {
-		return fmt.Errorf("cannot record that it is no longer attached at the start of the host (free some space in pool %s, then: daybook volume detach %s): %w",
+		return fmt.Errorf("cannot record that it is no longer attached at boot (free some space in pool %s, then: daybook volume detach %s): %w",
 			v.pool.dir, v.record.Name, err)
 	}
 	return nil
@@ -151,7 +151,7 @@ func (p *Pool) AttachPersistent(ctx context.Context, name string) (_ Status, err
 }
 
 // attachPersistentAgain is attachAgain with the recorded options. They have no weight. The
-// volume keeps the AllowCache that its user attached it with since the start of the host.
+// volume keeps the AllowCache that its user attached it with since the boot.
 func (v *held) attachPersistentAgain(ctx context.Context, o AttachOptions) (Status, error) {
 	inForce, sameCache := attachedWith(v.record), o
 	sameCache.AllowCache = inForce.AllowCache
@@ -159,13 +159,13 @@ func (v *held) attachPersistentAgain(ctx context.Context, o AttachOptions) (Stat
 	if differs == "" || sameCache.differences(inForce) != "" {
 		return v.attachAgain(ctx, o)
 	}
-	v.pool.log.Warn("the volume is attached with another option than at each start of the host", "volume", v.record.Name, "differs", differs)
+	v.pool.log.Warn("the volume is attached with another option than at each boot", "volume", v.record.Name, "differs", differs)
 	return v.attachAgain(ctx, sameCache)
 }
 
 // AttachAllPersistent attaches all persistent volumes. If one fails, it continues with the
 // others: the mount point is protected, and the errors are joined. Until the deadline it
-// waits for devices that appear late at the start of the host, activates logical volumes,
+// waits for devices that appear late at boot, activates logical volumes,
 // and retries volumes that are busy or that need another file system mounted first.
 func (p *Pool) AttachAllPersistent(ctx context.Context, deadline time.Time) (_ []Status, err error) {
 	defer func() { err = cause.Public(err) }()
@@ -262,7 +262,7 @@ func isMissing(node string) bool {
 }
 
 // persistenceProblem reports a volume that should be attached and is not; "" if it is not
-// persistent, or was detached by its user since the start of the host.
+// persistent, or was detached by its user since the boot.
 func persistenceProblem(record Record) string {
 	s := record.Persist
 	if s == nil || record.Attachment != nil {
@@ -274,5 +274,5 @@ func persistenceProblem(record Record) string {
 	if boot, err := kernel.BootID(); err != nil || s.DetachedBootID == boot {
 		return ""
 	}
-	return fmt.Sprintf("it should be attached at %s since the start of the host: daybook volume attach %s", s.Target, record.Name)
+	return fmt.Sprintf("it should be attached at %s since the boot: daybook volume attach %s", s.Target, record.Name)
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/daybook-project/daybook/volume/internal/mountpoint"
 )
 
-// restart makes the state of an attached volume after a start of the host: its
+// restart makes the state of an attached volume after a boot: its
 // record, and its mount point.
 func (r *rig) restart(name string) {
 	r.t.Helper()
@@ -360,7 +360,7 @@ func (r *rig) persistentWithoutItsNode() (name, device, node string) {
 	return name, device, node
 }
 
-// Logical volumes appear some time after the start of the host.
+// Logical volumes appear some time after the boot.
 func TestAPersistentVolumesDeviceIsAwaited(t *testing.T) {
 	r := newPersistentRig(t)
 	name, device, node := r.persistentWithoutItsNode()
@@ -417,7 +417,7 @@ func TestRepairGoesOnWithoutTheMountPoint(t *testing.T) {
 	r.clear()
 }
 
-// Another program may work on a volume during the start of the host.
+// Another program may work on a volume during the boot.
 func TestABusyPersistentVolumeIsTriedAgain(t *testing.T) {
 	r := newPersistentRig(t)
 	name, target := r.name("v"), r.target(r.name("v"))
@@ -441,7 +441,7 @@ func TestABusyPersistentVolumeIsTriedAgain(t *testing.T) {
 	r.clear()
 }
 
-// The recorded options have no allow-cache: since the start of the host the user has attached the
+// The recorded options have no allow-cache: since the boot the user has attached the
 // volume with it. Then daybook-attach is started again.
 func TestAPersistentVolumeKeepsTheAllowCacheThatItIsAttachedWith(t *testing.T) {
 	r := newPersistentRig(t)

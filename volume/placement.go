@@ -50,7 +50,7 @@ func (v *held) place(ctx context.Context) error { return v.placed().Place(ctx, v
 // neighbours are the pool's volumes.
 type neighbours struct{ pool *Pool }
 
-// Others are the volumes attached since the start of the host, sorted by name.
+// Others are the volumes attached since the boot, sorted by name.
 func (n neighbours) Others(name string) ([]placement.Neighbour, error) {
 	attached, err := n.pool.attached()
 	var others []placement.Neighbour
@@ -72,7 +72,7 @@ func (n neighbours) Lock(ctx context.Context) (release func(), err error) {
 	return all.Release, nil
 }
 
-// attached returns the records with attachments of this start of the host, sorted
+// attached returns the records with attachments of this boot, sorted
 // by name. Damaged records are left out; operations on those volumes report them.
 func (p *Pool) attached() ([]Record, error) {
 	boot, err := kernel.BootID()

@@ -11,7 +11,7 @@ type (
 	Attachment = records.Attachment
 	// AttachState is the progress of an attachment.
 	AttachState = records.AttachState
-	// Persistence has the options for attaching at each start of the host.
+	// Persistence has the options for attaching at each boot.
 	Persistence = records.Persistence
 	// SnapshotRecord is the record of a snapshot.
 	SnapshotRecord = records.Snapshot

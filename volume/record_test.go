@@ -100,7 +100,7 @@ func TestAFalseRecordDoesNoHarm(t *testing.T) {
 	r.wantDetached(other)
 }
 
-// The cgroups that the record names belong to another start of the host.
+// The cgroups that the record names belong to another boot.
 func TestAfterAnotherStartOfTheHostNoCgroupIsTouched(t *testing.T) {
 	r, disk := newWeightedRig(t)
 	name := r.name("v")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"strings"
 	"time"
@@ -26,22 +27,35 @@ type Repaired struct {
 	Busy []string `json:"busy"`
 	// Damaged are volumes that an administrator must repair; the text says why.
 	Damaged map[string]string `json:"damaged"`
+	// Failed are volumes whose repair failed, such as because a disk is full or a program
+	// is missing; the text says why. They may be sound: repair them again.
+	Failed map[string]string `json:"failed"`
 	// Newer are volumes whose record a newer Daybook has written. They are not changed.
 	Newer map[string]string `json:"newer"`
+}
+
+// Unrepaired are the volumes that are damaged, failed or newer, each with the reason.
+func (r Repaired) Unrepaired() map[string]string {
+	all := make(map[string]string, len(r.Damaged)+len(r.Failed)+len(r.Newer))
+	for _, some := range []map[string]string{r.Damaged, r.Failed, r.Newer} {
+		maps.Copy(all, some)
+	}
+	return all
 }
 
 // Repair finishes or rolls back what killed processes left. Unfinished creations and
 // deletions are then gone, and a volume is attached completely or not at all. Repair
 // may run at any time, beside other operations. The error wraps ErrCorrupt if
-// a volume is damaged, and ErrUnsupported if a newer Daybook has written one;
-// the other volumes are repaired then. It wraps
-// ErrWorkLeft if an unfinished creation or deletion could not be removed.
+// a volume is damaged, ErrSystem if the repair of one failed, and ErrUnsupported if a newer
+// Daybook has written one; the other volumes are repaired then. It wraps
+// ErrWorkLeft if an unfinished creation or deletion could not be removed. If ctx ends, the
+// rest is not repaired, and the error wraps its cause.
 func (p *Pool) Repair(ctx context.Context) (_ Repaired, err error) {
 	defer func() { err = cause.Public(err) }()
 	// A tool that a killed process had started ends a moment after it, and
 	// holds the lock until then.
 	deadline := time.Now().Add(repairPatience)
-	done := Repaired{Volumes: map[string]string{}, Busy: []string{}, Damaged: map[string]string{}, Newer: map[string]string{}}
+	done := Repaired{Volumes: map[string]string{}, Busy: []string{}, Damaged: map[string]string{}, Failed: map[string]string{}, Newer: map[string]string{}}
 	// The volumes are repaired even if this fails.
 	cleared, workErr := p.clearWork(ctx, deadline)
 	done.Work = cleared
@@ -58,13 +72,17 @@ func (p *Pool) Repair(ctx context.Context) (_ Repaired, err error) {
 		}
 		did, err := p.repair(ctx, name, deadline)
 		switch {
+		case err != nil && ctx.Err() != nil:
+			return done, errors.Join(workErr, fmt.Errorf("the repair of volume %s was interrupted: %w", name, ctx.Err()))
 		case errors.Is(err, ErrNotFound):
 		case errors.Is(err, ErrBusy):
 			done.Busy = append(done.Busy, name)
 		case errors.Is(err, versioned.ErrNewer):
 			done.Newer[name] = err.Error()
-		case err != nil:
+		case errors.Is(err, ErrCorrupt):
 			done.Damaged[name] = err.Error()
+		case err != nil:
+			done.Failed[name] = err.Error()
 		case len(did) > 0:
 			what := strings.Join(did, "; ")
 			done.Volumes[name] = what
@@ -76,6 +94,9 @@ func (p *Pool) Repair(ctx context.Context) (_ Repaired, err error) {
 	}
 	if len(done.Damaged) > 0 {
 		workErr = errors.Join(workErr, fmt.Errorf("%d volumes of pool %s are %w", len(done.Damaged), p.dir, ErrCorrupt))
+	}
+	if len(done.Failed) > 0 {
+		workErr = errors.Join(workErr, cause.Because(fmt.Errorf("%d volumes of pool %s could not be repaired", len(done.Failed), p.dir), ErrSystem))
 	}
 	if len(done.Newer) > 0 {
 		workErr = errors.Join(workErr, cause.Because(fmt.Errorf("%d volumes of pool %s were %w", len(done.Newer), p.dir, versioned.ErrNewer), ErrUnsupported))

@@ -58,7 +58,7 @@ func (r *rig) wantUntouched(d redirection) {
 	}
 }
 
-// A start of the host, repair and detach do not follow a link to a mount point.
+// A boot, repair and detach do not follow a link to a mount point.
 func TestALinkInThePathOfAPersistentTargetIsNotFollowed(t *testing.T) {
 	r := newPersistentRig(t)
 	d := newRedirection(r)

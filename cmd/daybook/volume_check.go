@@ -67,7 +67,8 @@ gone, and a volume is attached completely or not at all. Repair may run at any t
 be repeated. It leaves alone what a living process works on, and every loop device,
 mount or cgroup that no volume's record names.
 
-If a volume is damaged, such as by a missing image, repair names it and ends with 1.
+If a volume is damaged, such as by a missing image, repair names it and ends with 1. So
+it does if the repair of a volume fails, such as on a full disk; then run repair again.
 "daybook volume check" checks file systems.
 
 An unfinished creation or deletion in an LVM volume group that is gone cannot be removed.
@@ -92,7 +93,7 @@ removes that record and does nothing else. It refuses while the volume group is 
 			}
 			for _, pool := range pools {
 				if forget != "" {
-					repaired = append(repaired, repairedJSON{pool.Dir(), volume.Repaired{Work: 1, Volumes: map[string]string{}, Busy: []string{}, Damaged: map[string]string{}, Newer: map[string]string{}}})
+					repaired = append(repaired, repairedJSON{pool.Dir(), volume.Repaired{Work: 1, Volumes: map[string]string{}, Busy: []string{}, Damaged: map[string]string{}, Failed: map[string]string{}, Newer: map[string]string{}}})
 					continue
 				}
 				done, err := pool.Repair(cmd.Context())
@@ -153,6 +154,9 @@ func writeRepaired(out io.Writer, pools []repairedJSON, whole bool) {
 		}
 		for _, name := range slices.Sorted(maps.Keys(p.Damaged)) {
 			say(p.Pool, "volume %s is damaged: %s", name, top.Safe(p.Damaged[name]))
+		}
+		for _, name := range slices.Sorted(maps.Keys(p.Failed)) {
+			say(p.Pool, "volume %s, repair failed: %s", name, top.Safe(p.Failed[name]))
 		}
 		for _, name := range slices.Sorted(maps.Keys(p.Newer)) {
 			say(p.Pool, "volume %s, not repaired: %s", name, top.Safe(p.Newer[name]))

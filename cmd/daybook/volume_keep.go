@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -88,11 +90,9 @@ func startKeeping(ctx context.Context, pool *volume.Pool, log *slog.Logger) (*vo
 	if done.Work > 0 {
 		log.Info("removed unfinished creations and deletions", "pool", pool.Dir(), "count", done.Work)
 	}
-	for name, why := range done.Damaged {
-		log.Warn("a volume is damaged", "pool", pool.Dir(), "volume", name, "why", why)
-	}
-	for name, why := range done.Newer {
-		log.Warn("a volume is not repaired", "pool", pool.Dir(), "volume", name, "why", why)
+	unrepaired := done.Unrepaired()
+	for _, name := range slices.Sorted(maps.Keys(unrepaired)) {
+		log.Warn("a volume is not repaired", "pool", pool.Dir(), "volume", name, "why", unrepaired[name])
 	}
 	// Unreadable volumes, and work that cannot be removed now, do not prevent keeping the
 	// others.
@@ -100,7 +100,7 @@ func startKeeping(ctx context.Context, pool *volume.Pool, log *slog.Logger) (*vo
 	if left {
 		log.Warn("not all of the pool could be repaired", "pool", pool.Dir(), "why", err)
 	}
-	if err != nil && len(done.Damaged)+len(done.Newer) == 0 && !left {
+	if err != nil && len(unrepaired) == 0 && !left {
 		return nil, errors.Join(err, keeper.Close())
 	}
 	log.Info("keeping the jbd2 threads in their cgroups", "pool", pool.Dir())

@@ -53,7 +53,7 @@ type Uncorrected func(disk blockdev.Disk, file string, id uint64, now cgroup.Set
 
 // Neighbours lists the other placed threads of this host that may share cgroups with one.
 type Neighbours interface {
-	// Others lists the threads placed since the start of the host, except the one
+	// Others lists the threads placed since the boot, except the one
 	// called name, in a fixed order.
 	Others(name string) ([]Neighbour, error)
 	// Lock prevents others from setting the weight of a shared cgroup meanwhile.

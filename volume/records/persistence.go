@@ -6,7 +6,7 @@ import (
 	"github.com/daybook-project/daybook/volume/placement"
 )
 
-// Persistence has the options for attaching at each start of the host.
+// Persistence has the options for attaching at each boot.
 type Persistence struct {
 	// Target, Placement, Cgroup, ReadOnly, AllowCache, Dev and Suid are as in
 	// the options of Attach.
@@ -32,7 +32,7 @@ type Persistence struct {
 	// Unfinished is set while Attach starts the persistence, or Detach or Delete ends
 	// it. If they are killed, a repair ends it.
 	Unfinished bool `json:"unfinished,omitempty"`
-	// DetachedBootID identifies the start of the host at which DetachUntilStart
+	// DetachedBootID identifies the boot at which DetachUntilStart
 	// detached the volume.
 	DetachedBootID string `json:"detached_boot_id,omitempty"`
 }

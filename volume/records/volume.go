@@ -97,7 +97,7 @@ type Volume struct {
 	Origin string `json:"origin,omitempty"`
 	// Attachment describes the changes to the host; nil while detached.
 	Attachment *Attachment `json:"attachment,omitempty"`
-	// Persist has the options for attaching at each start of the host; nil: it is not
+	// Persist has the options for attaching at each boot; nil: it is not
 	// attached then.
 	Persist *Persistence `json:"persist,omitempty"`
 	// Frozen is set while the file system is frozen for a copy.
@@ -122,7 +122,7 @@ const (
 // Attachment is recorded before the first of its steps.
 type Attachment struct {
 	State AttachState `json:"state"`
-	// BootID identifies the start of the host at which it was made.
+	// BootID identifies the boot at which it was made.
 	BootID string `json:"boot_id"`
 	// Target is the mount point; MadeTarget: its directory is ours.
 	Target     string `json:"target"`

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -148,10 +150,14 @@ func serve(ctx context.Context, pool *volume.Pool, o Options, listener net.Liste
 		return err
 	}
 	if done, err := pool.Repair(ctx); err != nil {
-		if len(done.Damaged)+len(done.Newer) == 0 && !errors.Is(err, volume.ErrWorkLeft) {
+		unrepaired := done.Unrepaired()
+		if len(unrepaired) == 0 && !errors.Is(err, volume.ErrWorkLeft) {
 			return err
 		}
 		log.Error("not all of the pool could be repaired; the other volumes are served", "why", err)
+		for _, name := range slices.Sorted(maps.Keys(unrepaired)) {
+			log.Warn("a volume is not repaired", "volume", name, "why", unrepaired[name])
+		}
 	}
 	if err := d.recall(ctx); err != nil {
 		return err

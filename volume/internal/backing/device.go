@@ -55,7 +55,7 @@ func (d device) CheckDelete(ctx context.Context, _ []records.Snapshot) error {
 func (d device) Activate(context.Context) error { return nil }
 
 // Check also compares the UUID of the file system, because a node may be another device
-// after a start of the host.
+// after a boot.
 func (d device) Check(context.Context) error { return checkNode(d.Node(), d.record) }
 
 func checkNode(node string, record records.Volume) error {
@@ -113,7 +113,7 @@ func opened(node string) (Device, error) {
 }
 
 // Opened uses the recorded device number, because the node may be another device now. A
-// number of an earlier start of the host is not valid.
+// number of an earlier boot is not valid.
 func (d device) Opened(ReadLoops) ([]Device, error) { return attached(d.Node(), d.record) }
 
 func attached(node string, record records.Volume) ([]Device, error) {

@@ -78,7 +78,7 @@ func (m memory) CheckCreate(ctx context.Context) error {
 		return err
 	}
 	if _, err := exec.LookPath("nvj"); err != nil {
-		return fmt.Errorf("%w: the command nvj formats and recovers the journal, and is not installed: package nvjournal, or make nvjournal", cause.ErrUnsupported)
+		return fmt.Errorf("%w: the command nvj formats and recovers the journal, and is not installed: package nvjournal, or make -C nvjournal install", cause.ErrUnsupported)
 	}
 	if err := m.checkPersistent(m.node()); err != nil {
 		return err
@@ -249,7 +249,7 @@ func (m memory) Grow(ctx context.Context, _, directory string, sizeBytes uint64)
 // nvj runs the command of nvjournal. It dies with this process. The lock, if not nil, stays
 // open in it.
 func nvj(ctx context.Context, held *os.File, arguments ...string) (string, error) {
-	c := program.Command{Path: "nvj", Args: arguments, IfMissing: "package nvjournal, or make nvjournal"}
+	c := program.Command{Path: "nvj", Args: arguments, IfMissing: "package nvjournal, or make -C nvjournal install"}
 	if held != nil {
 		c.Inherited = []*os.File{held}
 	}

@@ -58,7 +58,7 @@ func checkLasting(dir *os.File) error {
 	}
 	switch int64(st.Type) {
 	case unix.TMPFS_MAGIC, unix.RAMFS_MAGIC:
-		return fmt.Errorf("%w: it is in memory, and missing after a start of the host until the volume is attached", ErrUnprotected)
+		return fmt.Errorf("%w: it is in memory, and missing after a reboot until the volume is attached", ErrUnprotected)
 	}
 	return nil
 }
