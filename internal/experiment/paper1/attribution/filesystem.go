@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
@@ -89,10 +90,15 @@ func (d Devices) fileSystem(ctx context.Context, tree *cgroup.Tree, o fixture.Op
 	if err := ext4.Make(ctx, d.Disk, options); err != nil {
 		return nil, err
 	}
-	if g.directory, err = os.MkdirTemp("", "daybook-experiment-"); err != nil {
+	home, err := fixture.MakeHome()
+	if err != nil {
 		return nil, err
 	}
-	undo = append(undo, func() error { return os.Remove(g.directory) })
+	g.directory = filepath.Join(home, "mnt")
+	undo = append(undo, func() error { return errors.Join(os.Remove(g.directory), os.Remove(home)) })
+	if err := os.Mkdir(g.directory, 0o700); err != nil {
+		return nil, err
+	}
 	if err := ext4.Mount(d.Disk, g.directory, mount); err != nil {
 		return nil, err
 	}
