@@ -105,3 +105,16 @@ func TestAnyNumberOfRoundsIsPassedOn(t *testing.T) {
 		}
 	}
 }
+
+// The disks of the emulated measurement and of the native one are not the same.
+func TestAnUnknownDiskIsAnsweredWithThoseThatCanBeMeasured(t *testing.T) {
+	for command, want := range map[string]string{
+		"ext4nvj --native": "--only floppy: no such disk; choose of undelayed, 10us, 80us",
+		"jfsnvj":           "--only floppy: no such disk; choose of undelayed, 10us, 80us",
+	} {
+		arguments := append(strings.Fields(command), "--only", "floppy", "--output", filepath.Join(t.TempDir(), "figures.json"))
+		if err := runBench(t, arguments...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v; want %q", command, err, want)
+		}
+	}
+}

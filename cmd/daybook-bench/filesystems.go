@@ -46,7 +46,7 @@ func (f *filesystemsFlags) prepare(cmd *cobra.Command, b *bench, o *filesystems.
 		o.Rounds = f.rounds
 	}
 	choose(&o.Arrangements, f.arrangements)
-	if o.Parts, err = filesystemParts(o.Parts, f.only); err != nil {
+	if o.Parts, err = filesystemParts(*o, f.only); err != nil {
 		return files, err
 	}
 	if len(f.only)+len(f.threads)+len(f.arrangements) > 0 {
@@ -60,9 +60,9 @@ func (f *filesystemsFlags) prepare(cmd *cobra.Command, b *bench, o *filesystems.
 
 // filesystemParts selects the parts that --only names: DISK/LOAD, or all parts of
 // DISK.
-func filesystemParts(all []filesystems.Part, only []string) ([]filesystems.Part, error) {
+func filesystemParts(o filesystems.Options, only []string) ([]filesystems.Part, error) {
 	if len(only) == 0 {
-		return all, nil
+		return o.Parts, nil
 	}
 	var parts []filesystems.Part
 	for _, text := range only {
@@ -71,10 +71,10 @@ func filesystemParts(all []filesystems.Part, only []string) ([]filesystems.Part,
 			parts = append(parts, filesystems.Part{Disk: disk, Load: load})
 			continue
 		}
-		if !slices.Contains(filesystems.DiskNames(), disk) {
-			return nil, fmt.Errorf("--only %s: no such disk; choose of %s", text, strings.Join(filesystems.DiskNames(), ", "))
+		if !slices.Contains(o.DiskNames(), disk) {
+			return nil, fmt.Errorf("--only %s: no such disk; choose of %s", text, strings.Join(o.DiskNames(), ", "))
 		}
-		for _, part := range all {
+		for _, part := range o.Parts {
 			if part.Disk == disk {
 				parts = append(parts, part)
 			}

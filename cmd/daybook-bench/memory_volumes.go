@@ -29,6 +29,8 @@ fsync, or under a limit. Both are on
 
 With --load mariadb, the container is MariaDB, into which clients insert rows.
 
+With --arrangements or --neighbours, the figures are in memory-volumes-selection.json.
+
 It fails if the p99 of a sync on a volume with its journal in memory is more than 1.2
 times that without the neighbour right before and after, or if such a volume does not
 make 3.4 and 1.5 times the syncs of the shared ext4. It takes about 12 minutes, with
@@ -47,13 +49,14 @@ nvjournal/kernel/native/build; for MariaDB also mariadbd and sysbench.`,
 				if err := read(kept, &result); err != nil {
 					return err
 				}
-				b.nameMemoryVolumes(result.Load)
+				b.nameMemoryVolumes(result.Load, false)
 				return b.finish(cmd, result)
 			}
-			if b.docs != "" && len(arrangements)+len(neighbours) > 0 {
+			selection := len(arrangements)+len(neighbours) > 0
+			if b.docs != "" && selection {
 				return errors.New("--docs: the page has all arrangements and neighbours, and would lose those that are not measured now; omit --arrangements and --neighbours, or --docs")
 			}
-			b.nameMemoryVolumes(load)
+			b.nameMemoryVolumes(load, selection)
 			options := extent(b, memoryvolumes.Full, memoryvolumes.Quick)
 			options.Load = load
 			choose(&options.Arrangements, arrangements)
@@ -88,10 +91,14 @@ nvjournal/kernel/native/build; for MariaDB also mariadbd and sysbench.`,
 	return cmd
 }
 
-// nameMemoryVolumes gives the results of MariaDB a page and figures of their own.
-func (b *bench) nameMemoryVolumes(load string) {
+// nameMemoryVolumes gives the results of MariaDB a page and figures of their own, and those of
+// a selection of the arrangements or neighbours figures of their own.
+func (b *bench) nameMemoryVolumes(load string, selection bool) {
 	if load == memoryvolumes.MariaDB {
 		b.variant("memory-volumes-mariadb", `make bench-memory-volumes BENCHFLAGS="--load mariadb"`)
+	}
+	if selection {
+		b.figures(b.name + "-selection")
 	}
 }
 

@@ -57,6 +57,25 @@ func TestAPartOfMemoryVolumesHasNoPage(t *testing.T) {
 	}
 }
 
+// Figures of a selection do not replace those of all.
+func TestASelectionOfMemoryVolumesHasItsOwnFigures(t *testing.T) {
+	for _, c := range []struct {
+		load, output string
+		selection    bool
+		want         string
+	}{
+		{memoryvolumes.Writer, "bench/memory-volumes.json", true, "bench/memory-volumes-selection.json"},
+		{memoryvolumes.Writer, "bench/memory-volumes.json", false, "bench/memory-volumes.json"},
+		{memoryvolumes.MariaDB, "bench/memory-volumes.json", true, "bench/memory-volumes-mariadb-selection.json"},
+		{memoryvolumes.Writer, "bench/mine.json", true, "bench/mine.json"},
+	} {
+		b := &bench{name: "memory-volumes", output: c.output}
+		if b.nameMemoryVolumes(c.load, c.selection); b.output != c.want {
+			t.Errorf("%+v: %s", c, b.output)
+		}
+	}
+}
+
 // A wrong option is reported before the kernel is built.
 func TestWrongOptionsOfMemoryVolumesAreRefused(t *testing.T) {
 	for option, want := range map[string]string{"--rounds=-3": "-3 rounds", "--rounds=0": "0 rounds", "--arrangements=none": `no arrangement "none"`} {

@@ -230,15 +230,18 @@ const (
 	maxExt4NVJCreated = 100_000
 )
 
+// DiskNames lists the disks that the parts may have.
+func (o Options) DiskNames() []string { return namesOf(o.knownDisks()) }
+
 // Check returns an error if the options are invalid.
 func (o Options) Check() error {
 	if len(o.Parts) == 0 || len(o.Arrangements) == 0 {
 		return errors.New("nothing to measure: want at least one part and one arrangement")
 	}
-	names := namesOf(o.knownDisks())
+	names := o.DiskNames()
 	for n, part := range o.Parts {
 		if !slices.Contains(names, part.Disk) || !slices.Contains(Loads(), part.Load) || slices.Contains(o.Parts[:n], part) {
-			return fmt.Errorf("no part %s here, or twice: choose a disk from %s and a load from %s, such as %s", part, strings.Join(names, ", "), strings.Join(Loads(), ", "), Parts()[0])
+			return fmt.Errorf("no part %s here, or twice: choose a disk from %s and a load from %s, such as %s", part, strings.Join(names, ", "), strings.Join(Loads(), ", "), Part{names[0], Varmail})
 		}
 	}
 	for n, name := range o.Arrangements {
