@@ -13,7 +13,7 @@ int command_check(int count, char **words)
 		{0},
 	};
 	struct nvj_report report = {0};
-	char text[NVJU_OFFSET_OPTION_BYTES];
+	char text[NVJU_JOURNAL_BYTES];
 	const char *file;
 	struct look look;
 	int error, result;
@@ -42,7 +42,8 @@ int command_check(int count, char **words)
 	} else if (look.super_error || (error && !report.findings)) {
 		complain_of_journal(file, offset, error);
 	} else {
-		report_text(&report, stdout);
+		if (result != EXIT_UNUSABLE) /* else nothing is known of its transactions */
+			report_text(&report, stdout);
 		findings_text(&report, stdout);
 		printf("%s: %s%s\n", file, verdict_text(result),
 		       result == EXIT_DAMAGED && !error ? ", but recovery does not need that part"
@@ -53,8 +54,8 @@ int command_check(int count, char **words)
 	if (!look.super_error && result == EXIT_DAMAGED && error)
 		complain("%s is damaged in committed data: recovery will write nothing. "
 			 "Restore the region from a copy; or discard what is not at home: nvj "
-			 "format %s%s --force, then check the disk's file system",
-			 file, file, nvju_offset_option(offset, text));
+			 "format %s --force, then check the disk's file system",
+			 file, nvju_journal(file, offset, text));
 	look_away(&look);
 	return result;
 }

@@ -58,6 +58,7 @@ static int refuse_inside(const char *file, uint64_t offset)
 {
 	struct nvj_disk_super super;
 	struct nvju_region *whole;
+	char text[NVJU_JOURNAL_BYTES];
 	uint64_t at = 0, next;
 	int result = 0;
 
@@ -77,9 +78,10 @@ static int refuse_inside(const char *file, uint64_t offset)
 			complain("cannot format %s at byte %" PRIu64
 				 ": the journal that begins at byte %" PRIu64 " has %" PRIu64
 				 " bytes, so it includes this byte; begin after it (--offset), or "
-				 "make it shorter: nvj format %s --offset %" PRIu64
-				 " --size %" PRIu64 "; or destroy it with --force",
-				 file, offset, at, super.size_bytes, file, at, offset - at);
+				 "make it shorter: nvj format %s --size %" PRIu64
+				 "; or destroy it with --force",
+				 file, offset, at, super.size_bytes,
+				 nvju_journal(file, at, text), offset - at);
 			result = -1;
 		}
 		next = at + (super.size_bytes + SLICES_BEFORE_BYTES - 1) / SLICES_BEFORE_BYTES *
@@ -118,7 +120,7 @@ static int refuse_content(const char *file, uint64_t offset, const struct nvj_re
 {
 	struct nvj_report report = {0};
 	uint64_t marks = region->size_bytes < MARKS_BYTES ? region->size_bytes : MARKS_BYTES;
-	char text[NVJU_OFFSET_OPTION_BYTES];
+	char text[NVJU_JOURNAL_BYTES];
 	int error = look->super_error;
 
 	if (error == NVJ_ENODATA) {
@@ -140,17 +142,17 @@ static int refuse_content(const char *file, uint64_t offset, const struct nvj_re
 	if (!error)
 		error = nvj_check(nvju_region(look->region), &look->platform.platform, &report);
 	if (error) {
-		complain("cannot format %s: it holds a journal that is damaged (nvj check %s%s), "
+		complain("cannot format %s: it holds a journal that is damaged (nvj check %s), "
 			 "and may not all be at home; destroy it with --force",
-			 file, file, nvju_offset_option(offset, text));
+			 file, nvju_journal(file, offset, text));
 		return -1;
 	}
 	if (report.clean)
 		return 0;
 	complain("cannot format %s: it holds a journal with %" PRIu64 " transactions that are not "
-		 "at home; recover it first: nvj recover %s%s --target DISK, or discard them with "
+		 "at home; recover it first: nvj recover %s --target DISK, or discard them with "
 		 "--force",
-		 file, report.transactions, file, nvju_offset_option(offset, text));
+		 file, report.transactions, nvju_journal(file, offset, text));
 	return -1;
 }
 

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "../user/error.h"
 #include "nvj.h"
 
 const char *fs_name(const struct fs_disk *fs)
@@ -50,7 +51,7 @@ void fs_read_mark(struct fs_disk *fs, struct nvju_disk *disk, uint64_t number, u
 int fs_fits(const struct fs_disk *fs, const char *file, uint64_t offset, const char *target,
 	    const struct nvj_region *region, const struct nvj_disk_super *super, bool any)
 {
-	char wanted[37], has[37];
+	char wanted[37], has[37], text[NVJU_JOURNAL_BYTES], word[NVJU_WORD_BYTES];
 	uint64_t tail;
 
 	if (!fs->found)
@@ -75,9 +76,9 @@ int fs_fits(const struct fs_disk *fs, const char *file, uint64_t offset, const c
 		complain("cannot recover %s to %s: block %" PRIu64
 			 ", with the mark of the journal's tail, cannot be read: it is not known "
 			 "whether this region is an older copy. If it is the region that the disk "
-			 "was last mounted with: nvj recover %s --offset %" PRIu64
-			 " --target %s --any-disk",
-			 file, target, fs->mark_block, file, offset, target);
+			 "was last mounted with: nvj recover %s --target %s --any-disk",
+			 file, target, fs->mark_block, nvju_journal(file, offset, text),
+			 nvju_word(target, word));
 		return -1;
 	}
 	/* Recovery reports damage. */

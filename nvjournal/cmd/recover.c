@@ -112,11 +112,12 @@ struct request {
 	bool json;
 };
 
-static void tell(const struct request *request, int error, const char *disk_failure, int exit_code,
-		 const struct nvj_report *report, const struct fs_disk *fs, bool unmarked)
+static void print_result(const struct request *request, int error, const char *disk_failure,
+			 int exit_code, const struct nvj_report *report, const struct fs_disk *fs,
+			 bool unmarked)
 {
 	const char *file = request->file, *target = request->target;
-	char text[NVJU_OFFSET_OPTION_BYTES];
+	char text[NVJU_JOURNAL_BYTES];
 
 	if (request->json) {
 		struct json json = {.to = stdout};
@@ -156,9 +157,9 @@ static void tell(const struct request *request, int error, const char *disk_fail
 			 file, report->blocks, target);
 	else if (error == NVJ_EUCLEAN && report->findings)
 		complain("cannot recover %s: it is damaged; nothing was written to %s. Restore the "
-			 "region from a copy; or discard what is not at home: nvj format %s%s "
+			 "region from a copy; or discard what is not at home: nvj format %s "
 			 "--force, then check the disk's file system",
-			 file, target, file, nvju_offset_option(request->offset, text));
+			 file, target, nvju_journal(file, request->offset, text));
 	else if (error == NVJ_EIO)
 		complain("cannot recover %s to %s: %s; the journal keeps everything: run it again "
 			 "when the disk works, and is large enough",
@@ -209,7 +210,7 @@ static int recover(const struct request *request, struct nvju_region *region,
 				    : verdict(error, &report);
 	if (!error && fs_unmark(request->target, disk, &unmarked))
 		result = EXIT_DAMAGED;
-	tell(request, error, nvju_disk_failure(disk), result, &report, fs, unmarked);
+	print_result(request, error, nvju_disk_failure(disk), result, &report, fs, unmarked);
 	return result;
 }
 

@@ -46,14 +46,14 @@ const char *verdict_text(int exit_code)
 
 void complain_of_journal(const char *file, uint64_t offset, int error)
 {
-	char text[NVJU_OFFSET_OPTION_BYTES];
-	const char *option = nvju_offset_option(offset, text);
+	char text[NVJU_JOURNAL_BYTES];
+	const char *journal = nvju_journal(file, offset, text);
 
 	switch (error) {
 	case NVJ_ENODATA:
-		complain("%s has no journal at byte %" PRIu64 "; make one: nvj format %s%s (or "
+		complain("%s has no journal at byte %" PRIu64 "; make one: nvj format %s (or "
 			 "give the --offset where it begins)",
-			 file, offset, file, option);
+			 file, offset, journal);
 		break;
 	case NVJ_EFORMAT:
 		complain("%s holds a journal of a later format than this nvj knows (%u); use the "
@@ -63,9 +63,9 @@ void complain_of_journal(const char *file, uint64_t offset, int error)
 	case NVJ_EUCLEAN:
 		complain("%s: the superblock is damaged, in both copies, or does not fit the "
 			 "region; nothing of the journal can be read. If the file was cut short, "
-			 "restore its size; otherwise make a new journal (nvj format %s%s "
+			 "restore its size; otherwise make a new journal (nvj format %s "
 			 "--force), and lose what was not at home",
-			 file, file, option);
+			 file, journal);
 		break;
 	default:
 		complain("cannot read the journal in %s: %s", file, nvj_strerror(error));

@@ -116,7 +116,8 @@ static void complain_of_refusal(const char *directory, int error)
 	}
 }
 
-static void tell(const struct mounted *mounted, uint64_t before, uint64_t after, bool json_wanted)
+static void print_result(const struct mounted *mounted, uint64_t before, uint64_t after,
+			 bool json_wanted)
 {
 	if (json_wanted) {
 		struct json json = {.to = stdout};
@@ -170,7 +171,7 @@ static int grow(struct mounted *mounted, uint64_t bytes, bool json_wanted)
 	/* A last group that is too small for what it needs itself is left out. */
 	if (ext4_read_size(mounted->device, &mounted->size))
 		return EXIT_DAMAGED;
-	tell(mounted, before, bytes_of(&mounted->size), json_wanted);
+	print_result(mounted, before, bytes_of(&mounted->size), json_wanted);
 	return EXIT_SOUND;
 }
 

@@ -252,7 +252,12 @@ must 1 'nvj recover behind --offset 1048576 --target DISK' "$nvj" format --allow
 flip behind 1048596
 flip behind 1052692
 must 1 'damaged (nvj check behind --offset 1048576)' "$nvj" format --allow-volatile behind --offset 1M
-rm behind
+mv behind "it's behind"
+must 1 "damaged (nvj check 'it'\\''s behind' --offset 1048576)" "$nvj" format --allow-volatile "it's behind" --offset 1M
+rm "it's behind"
+head -c 1M /dev/zero > 'no journal'
+must 2 "nvj format 'no journal'" "$nvj" inspect 'no journal'
+rm 'no journal'
 [ "$sum" = "$(sha256sum store.journal store)" ] || { echo "to look changed something"; exit 1; }
 
 # --- Damage
@@ -296,6 +301,7 @@ must 0 'recovered' "$nvj" recover --allow-volatile e --target s
 must 0 'clean' "$nvj" check e # recovery has repaired the copy
 flip d 8256
 must 2 'tail' "$nvj" check d
+! grep -q 'up to transaction' out || { echo "check knows transactions without a tail"; cat out; exit 1; }
 must 2 'tail' "$nvj" inspect d
 must 2 'tail' "$nvj" recover --allow-volatile d --target s
 

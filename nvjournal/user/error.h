@@ -3,6 +3,7 @@
 #ifndef NVJU_ERROR_H
 #define NVJU_ERROR_H
 
+#include <limits.h>
 #include <stdint.h>
 
 /*
@@ -10,9 +11,16 @@
  */
 int nvju_fail(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-#define NVJU_OFFSET_OPTION_BYTES 32
+/* Of a path with each byte a quotation mark, which takes four in quotes. */
+#define NVJU_WORD_BYTES (4 * PATH_MAX + 3)
 
-/* Returns text: the option for a command line of nvj with its space before it; "" for 0. */
-const char *nvju_offset_option(uint64_t offset, char text[NVJU_OFFSET_OPTION_BYTES]);
+/* Returns text: word as a shell reads it, in single quotes if it needs them. */
+const char *nvju_word(const char *word, char text[NVJU_WORD_BYTES]);
+
+#define NVJU_JOURNAL_BYTES (NVJU_WORD_BYTES + 32)
+
+/* Returns text: the journal at an offset of file as a command line of nvj names it, "FILE" or
+ * "FILE --offset BYTES". */
+const char *nvju_journal(const char *file, uint64_t offset, char text[NVJU_JOURNAL_BYTES]);
 
 #endif

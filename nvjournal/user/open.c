@@ -112,15 +112,15 @@ static const char *cause(const struct nvju *opened, int error)
 
 static int say_why(const struct nvju *opened, const char *path, uint64_t offset, int error)
 {
-	char at[NVJU_OFFSET_OPTION_BYTES], text[160];
+	char journal[NVJU_JOURNAL_BYTES], text[160];
 
-	nvju_offset_option(offset, at);
+	nvju_journal(path, offset, journal);
 	switch (error) {
 	case NVJ_ENODATA:
 		return nvju_fail(error,
 				 "cannot open the journal in %s: there is none; make one: nvj "
-				 "format %s%s",
-				 path, path, at);
+				 "format %s",
+				 path, journal);
 	case NVJ_EUCLEAN:
 		if (opened->report.findings)
 			nvju_finding_text(&opened->report.finding[0], text, sizeof(text));
@@ -130,15 +130,15 @@ static int say_why(const struct nvju *opened, const char *path, uint64_t offset,
 				 (unsigned long long)nvju_region(opened->region)->size_bytes);
 		return nvju_fail(error,
 				 "cannot recover the journal in %s: it is damaged (%s), and %s "
-				 "written; look: nvj check %s%s",
+				 "written; look: nvj check %s",
 				 path, text,
-				 opened->report.blocks ? "not all of it was" : "nothing was", path,
-				 at);
+				 opened->report.blocks ? "not all of it was" : "nothing was",
+				 journal);
 	case NVJ_EMEDIUM:
 		return nvju_fail(error,
 				 "cannot open the journal in %s: it belongs to another disk; look: "
-				 "nvj inspect %s%s",
-				 path, path, at);
+				 "nvj inspect %s",
+				 path, journal);
 	default:
 		return nvju_fail(error, "cannot open the journal in %s: %s", path,
 				 cause(opened, error));
