@@ -126,15 +126,30 @@ static int commit_until(struct nvj *j, uint64_t tid)
 	return 0;
 }
 
+/*
+ * Whether nothing was logged in the running transaction. An open handle may have changed
+ * blocks that it logs later: so all must have ended, unless the caller asks for what was
+ * stopped before only. A handle is counted as ended after it has logged.
+ */
+static bool nothing_logged(struct nvj *j, uint64_t tid, bool stopped_only)
+{
+	unsigned cpu = cpu_of_caller(j);
+
+	if (nvj_is_dirty(j, cpu, tid))
+		return false;
+	return stopped_only || (nvj_handles_ended(j, tid) && !nvj_is_dirty(j, cpu, tid));
+}
+
 int nvj_commit_to(struct nvj *j, uint64_t tid)
 {
 	uint64_t running = nvj_load_sc(&j->running);
+	bool stopped_only = tid == 0;
 
 	if (tid > running)
 		return NVJ_EINVAL;
-	if (tid == 0)
+	if (stopped_only)
 		tid = running;
-	if (tid == running && !nvj_is_dirty(j, cpu_of_caller(j), tid)) {
+	if (tid == running && nothing_logged(j, tid, stopped_only)) {
 		/*
 		 * A transaction in which nothing was logged need not be closed.
 		 * But if the journal was aborted, a change may have been

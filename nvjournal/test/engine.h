@@ -120,6 +120,7 @@ struct engine_commit {
 	struct engine *e;
 	uint64_t tid;
 	int result;
+	uint32_t ended;
 	pthread_t thread;
 };
 
@@ -128,6 +129,7 @@ static inline void *engine_commit_thread(void *argument)
 	struct engine_commit *c = argument;
 
 	c->result = nvj_commit(c->e->journal, c->tid);
+	__atomic_store_n(&c->ended, 1, __ATOMIC_RELEASE);
 	return NULL;
 }
 

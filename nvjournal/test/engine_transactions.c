@@ -40,6 +40,42 @@ static void the_next_transaction_runs_while_one_closes(void)
 	engine_end(&e);
 }
 
+/*
+ * A file system may log a handle's changes as late as it stops the handle, after other threads
+ * have seen them.
+ */
+static void a_commit_waits_for_a_handle_that_has_not_logged(void)
+{
+	struct engine e;
+	struct nvj_handle h;
+	struct engine_commit call;
+	uint64_t tid;
+
+	engine_begin(&e, 2, 4096, false);
+	tid = engine_counts(&e).running_tid;
+	expect(nvj_start(e.journal, &h, 20) == 0);
+	expect(nvj_access(&h, 1, e.block[1]) == 0);
+	e.block[1][0] = 1;
+	/* What was stopped before does not include it. */
+	expect(nvj_commit(e.journal, 0) == 0 && engine_counts(&e).running_tid == tid);
+	engine_begin_commit(&call, &e, tid);
+	while (engine_counts(&e).running_tid == tid) {
+		expect(!__atomic_load_n(&call.ended, __ATOMIC_ACQUIRE));
+		usleep(100);
+	}
+	expect(nvj_log(&h, 1, e.block[1], NVJ_COMPARE) == 2);
+	expect(nvj_stop(&h) == tid);
+	engine_end_commit(&call);
+	expect(nvj_committed(e.journal) == tid);
+	engine_crash(&e);
+	expect(engine_home(&e, 1)[0] == 1);
+	/* Without open handles there is nothing to close. */
+	tid = engine_counts(&e).running_tid;
+	expect(nvj_commit(e.journal, tid) == 0 && engine_counts(&e).running_tid == tid);
+	expect(nvj_close(e.journal) == 0);
+	engine_end(&e);
+}
+
 static void an_old_handle_that_wants_a_newer_block_merges(bool wants_first)
 {
 	struct engine e;
@@ -231,6 +267,7 @@ static void open_handles_are_seen(void)
 int main(void)
 {
 	the_next_transaction_runs_while_one_closes();
+	a_commit_waits_for_a_handle_that_has_not_logged();
 	an_old_handle_that_wants_a_newer_block_merges(false);
 	an_old_handle_that_wants_a_newer_block_merges(true);
 	the_gate_ends_merging();

@@ -3,7 +3,8 @@
  * No handle of ext4nvj is open while a thread holds back all handles, and no thread waits
  * for ever. This compiles the files of the kernel that do it, updates.c and reserve.c, with
  * lib/linux/sched/mm.h in place of the kernel. Threads start and stop handles, ordinary and
- * reserved ones; two threads hold back all of them; one commits.
+ * reserved ones; two threads hold back all of them; one commits. In some runs it also aborts
+ * the journal: then no handle starts any more.
  *
  * Built with NVJ_SCHEDULE, a scheduler runs the threads one at a time, and may switch at
  * each atomic operation. Otherwise they are threads of the host: for ThreadSanitizer, and
@@ -130,7 +131,7 @@ static uint32_t open_handles;
 /* A handle reads it, a holder changes it. Not atomic: ThreadSanitizer looks at it. */
 static volatile uint64_t guarded;
 static uint64_t seed;
-static bool running;
+static bool running, aborts;
 
 #ifndef NVJ_SCHEDULE
 static __thread unsigned number;
@@ -185,6 +186,21 @@ static void pause_now_and_then(void)
 #endif
 }
 
+static bool aborted(void)
+{
+	return nvj_aborted(engine.journal);
+}
+
+static void change(struct nvjk_handle *h, unsigned block, uint8_t value)
+{
+	if (nvj_access(&h->nvj, block, engine.block[block])) {
+		expect(aborted());
+		return;
+	}
+	engine.block[block][0] = value;
+	expect(nvj_log(&h->nvj, block, engine.block[block], NVJ_COMPARE) >= 0 || aborted());
+}
+
 /* In an open handle: nobody holds back all handles. block: NULL, or that to change. */
 static void work_in_handle(struct nvjk_handle *h, const unsigned *block)
 {
@@ -192,7 +208,7 @@ static void work_in_handle(struct nvjk_handle *h, const unsigned *block)
 
 	pause_now_and_then();
 	if (block && once_in(3))
-		expect(engine_set(&engine, &h->nvj, *block, 0, once_in(2) ? 1 : 2) >= 0);
+		change(h, *block, once_in(2) ? 1 : 2);
 	pause_now_and_then();
 	expect(guarded == before);
 }
@@ -205,6 +221,24 @@ static void stop(struct nvjk_handle *h)
 	nvjk_updates_ended(&journal);
 }
 
+/* Passes a reserved handle to the thread that ends them. False: the journal was aborted. */
+static bool pass_reserved(struct nvjk_handle *h, unsigned writer)
+{
+	struct nvjk_handle *other = calloc(1, sizeof(*other));
+
+	expect(other);
+	other->handle.h_journal = &journal.journal;
+	if (nvjk_reserve(h, other, RESERVED)) {
+		expect(aborted());
+		free(other);
+		return false;
+	}
+	other->handle.h_reserved = 1;
+	nvj_store_sc(&passed[writer], other);
+	ring(&passes);
+	return true;
+}
+
 static void write_with_handles(unsigned writer)
 {
 	for (unsigned i = 0; i < HANDLES; i++) {
@@ -214,20 +248,20 @@ static void write_with_handles(unsigned writer)
 
 		if (has_passed)
 			nvjk_reserve_await(&journal, RESERVED);
-		expect(nvjk_updates_start(&journal, &h, 2 * NVJ_BLOCK_CREDITS, false) == 0);
+		if (nvjk_updates_start(&journal, &h, 2 * NVJ_BLOCK_CREDITS, false)) {
+			expect(aborted());
+			if (has_passed)
+				nvjk_reserve_back(&journal, RESERVED);
+			break;
+		}
 		nvj_count(&open_handles, 1);
 		work_in_handle(&h, &writer);
 		if (has_passed) {
-			struct nvjk_handle *other = calloc(1, sizeof(*other));
-
-			expect(other);
-			other->handle.h_journal = &journal.journal;
-			expect(nvjk_reserve(&h, other, RESERVED) == 0);
-			other->handle.h_reserved = 1;
-			nvj_store_sc(&passed[writer], other);
-			ring(&passes);
+			has_passed = pass_reserved(&h, writer);
+			if (!has_passed)
+				nvjk_reserve_back(&journal, RESERVED);
 			/* As a handle that waits for a page that is being written. */
-			if (once_in(2))
+			else if (once_in(2))
 				wait_while(&ended[writer], before);
 		}
 		stop(&h);
@@ -245,7 +279,10 @@ static void end_reserved(struct nvjk_handle *h)
 		jbd2_journal_free_reserved(&h->handle);
 		return;
 	}
-	expect(jbd2_journal_start_reserved(&h->handle, 0, 0) == 0);
+	if (jbd2_journal_start_reserved(&h->handle, 0, 0)) {
+		expect(aborted());
+		return;
+	}
 	nvj_count(&open_handles, 1);
 	work_in_handle(h, NULL);
 	stop(h);
@@ -282,7 +319,7 @@ static void hold_back(void)
 		pause_now_and_then();
 		/* As ext4 does before a freeze. */
 		if (once_in(3))
-			expect(jbd2_journal_flush(&journal.journal, 0) == 0);
+			expect(jbd2_journal_flush(&journal.journal, 0) == 0 || aborted());
 		expect(!nvj_load(&open_handles) && !nvjk_any_reserved(&journal));
 		guarded++;
 		jbd2_journal_unlock_updates(&journal.journal);
@@ -294,8 +331,10 @@ static void hold_back(void)
 static void commit(void)
 {
 	for (unsigned i = 0; i < HANDLES; i++) {
-		expect(nvj_commit(engine.journal, 0) == 0);
+		expect(nvj_commit(engine.journal, 0) == 0 || aborted());
 		pause_now_and_then();
+		if (aborts && i == HANDLES / 2)
+			nvj_abort(engine.journal, NVJ_EIO);
 	}
 }
 
@@ -333,7 +372,7 @@ static void end(void)
 	expect(!nvj_handles_open(engine.journal) && !nvjk_any_reserved(&journal));
 	expect(!nvj_load(&journal.reserved_credits));
 	expect(guarded % (2 * HOLDERS * HOLDS) == 0);
-	expect(nvj_close(engine.journal) == 0);
+	expect((nvj_close(engine.journal) == 0) == !aborts);
 	engine_end(&engine);
 }
 
@@ -471,6 +510,7 @@ int main(int argc, char **argv)
 	engine_end(&engine);
 #endif
 	for (seed = first; seed < first + count; seed++) {
+		aborts = seed % 4 == 0;
 		begin();
 		running = true;
 		run_all();

@@ -178,9 +178,12 @@ int jbd2_complete_transaction(journal_t *journal, tid_t tid)
 	return jbd2_log_wait_commit(journal, tid);
 }
 
+/* As in jbd2, also what open handles have changed. */
 int jbd2_journal_force_commit(journal_t *journal)
 {
-	return commit_and_call_back(nvjk_of(journal), 0);
+	struct nvjk_journal *j = nvjk_of(journal);
+
+	return commit_and_call_back(j, READ_ONCE(j->newest));
 }
 
 /*

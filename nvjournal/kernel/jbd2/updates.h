@@ -10,6 +10,16 @@
 void nvjk_updates_wait(struct nvjk_journal *j, struct nvjk_handle *h);
 
 /*
+ * Called when a handle has ended. Either the thread that holds back all handles sees the
+ * engine's count of it, or this thread sees held_back.
+ */
+static inline void nvjk_updates_ended(struct nvjk_journal *j)
+{
+	if (unlikely(nvj_load_sc(&j->held_back)))
+		wake_up(&j->ended_wait);
+}
+
+/*
  * As nvj_start_on, but waits while all handles are held back, unless the handle was
  * reserved.
  */
@@ -23,17 +33,9 @@ static __always_inline int nvjk_updates_start(struct nvjk_journal *j, struct nvj
 			return 0;
 		nvjk_updates_wait(j, h);
 	}
+	/* The engine has counted it as open for a moment. */
+	nvjk_updates_ended(j);
 	return error;
-}
-
-/*
- * Called when a handle has ended. Either the thread that holds back all handles sees the
- * engine's count of it, or this thread sees held_back.
- */
-static inline void nvjk_updates_ended(struct nvjk_journal *j)
-{
-	if (unlikely(nvj_load_sc(&j->held_back)))
-		wake_up(&j->ended_wait);
 }
 
 #endif
