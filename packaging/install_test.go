@@ -45,7 +45,7 @@ func earlier(t *testing.T, deb string) string {
 }
 
 // files lists a root file system but for dpkg's and rpm's own records, and
-// /run/daybook, which stays until the next start of the host.
+// /run/daybook, which stays until the next boot.
 func files(t *testing.T, root string) []string {
 	t.Helper()
 	out := run(t, "sh", "-c", `cd "$1" && find . -xdev \( -path ./var/lib/dpkg -o -path ./var/log -o -path ./root/.rpmdb -o -path ./run/daybook -o -path ./var/lib/rpm \) -prune -o -print | sort`, "sh", root)

@@ -25,7 +25,7 @@ through a loop device with direct I/O. The volume stays attached until "daybook 
 detach" or until the host shuts down. A volume that is attached there already is not
 changed; if it is attached with other options, attach fails.
 
-With --persist the volume is attached at each start of the host, before the container
+With --persist the volume is attached at each boot, before the container
 engines start. The unit daybook-attach.service does that with "attach --all-persistent"
 and must be enabled. The target must be missing or empty. While the volume is not
 attached, the target is an empty directory with the immutable flag (see chattr(1)):
@@ -92,7 +92,7 @@ Without direct I/O, attach fails with the reason, unless --allow-cache is given.
 			}
 			if err := v.registry().Note(cmd.Context(), pool); err != nil {
 				if o.Persist { // it would not be found at the next start
-					return explainVolume(fmt.Errorf("cannot attach volume %s at each start of the host: %w", args[0], err))
+					return explainVolume(fmt.Errorf("cannot attach volume %s at each boot: %w", args[0], err))
 				}
 				v.warnNotNoted(cmd, err)
 			}
@@ -117,7 +117,7 @@ Without direct I/O, attach fails with the reason, unless --allow-cache is given.
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.Target, "target", "", "mount point `DIR`, created if it is missing (required, unless the volume is persistent)")
-	flags.BoolVar(&o.Persist, "persist", false, "attach it at each start of the host, too; needs the unit daybook-attach")
+	flags.BoolVar(&o.Persist, "persist", false, "attach it at each boot, too; needs the unit daybook-attach")
 	flags.BoolVar(&all, "all-persistent", false, "attach all volumes that are persistent, of all known pools")
 	flags.DurationVar(&wait, "wait", 0, "with --all-persistent: wait at most this long, such as 30s, for late devices and busy volumes")
 	flags.StringVar(&o.Cgroup, "cgroup", "", "`PARENT` cgroup, or the container's with --placement container (default daybook-NAME.slice where systemd owns cgroups, else /daybook/NAME)")
@@ -204,10 +204,10 @@ func newVolumeDetachCommand(v *volumeFlags) *cobra.Command {
 cgroups and weight. While a process works in it, or a container has it mounted, detach
 fails and the volume stays attached. If the volume is not attached, detach succeeds.
 
-A persistent volume (attach --persist) is no longer attached at the start of the host:
+A persistent volume (attach --persist) is no longer attached at boot:
 detach says so, clears the immutable flag of the mount point, and removes the mount
 point if attach created it. With --keep-persist, the volume stays persistent: the mount
-point and its flag stay. It is attached again at the next start of the host, or by
+point and its flag stay. It is attached again at the next boot, or by
 "daybook volume attach NAME".`,
 		Example: `  daybook volume detach db1
   daybook volume detach db1 --keep-persist
@@ -227,9 +227,9 @@ point and its flag stay. It is attached again at the next start of the host, or 
 				return explainVolume(err)
 			}
 			if before.Persist != nil {
-				then := "is no longer attached at the start of the host"
+				then := "is no longer attached at boot"
 				if keep {
-					then = "will be attached again at the next start of the host"
+					then = "will be attached again at the next boot"
 				}
 				fmt.Fprintf(cmd.ErrOrStderr(), "daybook: volume %s %s, at %s\n", args[0], then, top.Safe(before.Persist.Target))
 			}
@@ -243,7 +243,7 @@ point and its flag stay. It is attached again at the next start of the host, or 
 			return printVolumeJSON(cmd.OutOrStdout(), status)
 		},
 	}
-	cmd.Flags().BoolVar(&keep, "keep-persist", false, "attach it again at the next start of the host, if it is persistent")
+	cmd.Flags().BoolVar(&keep, "keep-persist", false, "attach it again at the next boot, if it is persistent")
 	addJSONFlag(cmd, &asJSON)
 	return cmd
 }

@@ -156,7 +156,7 @@ func writeAttachment(line func(key, format string, words ...any), s volume.Statu
 	line("journal I/O", "%s read, %s written%s", roundBytes(s.JournalReadBytes), roundBytes(s.JournalWriteBytes), inside)
 }
 
-// persistenceText says where a volume is attached at each start of the host, and whether
+// persistenceText says where a volume is attached at each boot, and whether
 // the mount point is protected while it is not attached.
 func persistenceText(s *volume.Persistence) string {
 	text := "attached at " + s.Target

@@ -18,7 +18,7 @@ func newVolumeListCommand(v *volumeFlags) *cobra.Command {
 		Use:   "list",
 		Short: "List the volumes",
 		Long: `List shows the volumes of one pool, or without --pool and DAYBOOK_POOL of all known
-pools. PERSISTENT is where a volume is attached at each start of the host. PROBLEM
+pools. PERSISTENT is where a volume is attached at each boot. PROBLEM
 reports a volume that is damaged, left frozen, or that a killed command left unfinished.`,
 		Example: `  daybook volume list
   daybook volume list --pool /srv/pool --json`,
@@ -59,7 +59,7 @@ func writeVolumes(out io.Writer, volumes []volume.Status) error {
 	return table.Flush()
 }
 
-// persistentTarget is where a volume is attached at each start of the host.
+// persistentTarget is where a volume is attached at each boot.
 func persistentTarget(s volume.Status) string {
 	if s.Persist == nil {
 		return ""

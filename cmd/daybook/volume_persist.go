@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// attachUnit attaches persistent volumes at the start of the host.
+// attachUnit attaches persistent volumes at boot.
 const attachUnit = "daybook-attach.service"
 
 // unitDirectories are those in which systemd finds enabled units
@@ -27,9 +27,9 @@ func isUnitEnabled(root, unit string) bool {
 	return false
 }
 
-// warnOfNoUnit warns that nothing attaches a persistent volume at the next start of the host.
+// warnOfNoUnit warns that nothing attaches a persistent volume at the next boot.
 func warnOfNoUnit(cmd *cobra.Command, root, name string) {
 	if !isUnitEnabled(root, attachUnit) {
-		fmt.Fprintf(cmd.ErrOrStderr(), "daybook: the unit %s is not enabled, so nothing attaches volume %s at the next start of the host; install the unit and run \"systemctl enable %[1]s\", or run \"daybook volume attach --all-persistent\" at each start\n", attachUnit, name)
+		fmt.Fprintf(cmd.ErrOrStderr(), "daybook: the unit %s is not enabled, so nothing attaches volume %s at the next boot; install the unit and run \"systemctl enable %[1]s\", or run \"daybook volume attach --all-persistent\" at each start\n", attachUnit, name)
 	}
 }

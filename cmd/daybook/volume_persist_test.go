@@ -77,7 +77,7 @@ func TestPersistentVolumeIsAttachedAgain(t *testing.T) {
 	}
 }
 
-// Containers must find their volumes at the start of the host.
+// Containers must find their volumes at boot.
 func TestContainersStartAfterTheirVolumesAreAttached(t *testing.T) {
 	const unit = "../../deploy/systemd/daybook-attach.service"
 	before := systemdtest.Values(t, unit, "Before")
@@ -116,7 +116,7 @@ func TestPersistWarnsThatNoUnitAttachesTheVolume(t *testing.T) {
 		warnOfNoUnit(cmd, root, "db1")
 		return errs.String()
 	}
-	if text := warning(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "nothing attaches volume db1 at the next start") || !strings.Contains(text, "systemctl enable daybook-attach.service") {
+	if text := warning(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "nothing attaches volume db1 at the next boot") || !strings.Contains(text, "systemctl enable daybook-attach.service") {
 		t.Errorf("without a unit: %q", text)
 	}
 	// The unit alone is not enabled; a link to it in another's directory is, also a dangling one.

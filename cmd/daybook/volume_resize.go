@@ -19,7 +19,10 @@ func newVolumeResizeCommand(v *volumeFlags) *cobra.Command {
 written. It shrinks only while it is detached, and not below its content. The new blocks
 of a full volume are written. Grow the device of a volume on a device first (lvextend).`,
 		Example: `  daybook volume resize db1 --size 40G
-  daybook volume detach db1 && daybook volume resize db1 --size 10G`,
+
+  # Smaller. A persistent volume needs no --target to be attached again
+  daybook volume detach db1 --keep-persist && daybook volume resize db1 --size 10G
+  daybook volume attach db1`,
 		Args:              volumeNames("NAME"),
 		ValidArgsFunction: v.completeNames,
 		RunE: func(cmd *cobra.Command, args []string) error {

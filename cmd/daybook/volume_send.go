@@ -32,9 +32,9 @@ which needs as much free space in the volume group as the volume has, or a thin 
 To move a volume with a short pause: send a snapshot, stop the container, detach, send
 the volume with --base the snapshot, and start the container on the other host.`,
 		Example: `  daybook volume snapshot db1 monday
-  daybook volume send db1 monday | ssh other daybook volume receive db1
+  daybook volume send db1 monday | ssh root@other daybook volume receive db1
   daybook volume detach db1
-  daybook volume send db1 --base monday | ssh other daybook volume receive db1
+  daybook volume send db1 --base monday | ssh root@other daybook volume receive db1
 
   daybook volume send db1 tuesday --base monday --output /backup/db1-tuesday`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -150,8 +150,8 @@ the sender's volume. An updated volume keeps its own.
 The kernel will mount what is received: receive only from senders that you trust.`,
 		Example: `  daybook volume receive db1 --input /backup/db1-monday
   daybook volume receive db1 --input /backup/db1-monday --keep-settings
-  ssh other daybook volume send db1 monday | daybook volume receive db1 --pool /srv/pool
-  ssh other daybook volume send db1 monday | daybook volume receive db1 --backing lvm --volume-group vg0`,
+  ssh root@other daybook volume send db1 monday | daybook volume receive db1 --pool /srv/pool
+  ssh root@other daybook volume send db1 monday | daybook volume receive db1 --backing lvm --volume-group vg0`,
 		Args:              volumeNames("NAME"),
 		ValidArgsFunction: v.completeNames,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -47,7 +47,7 @@ type Record struct {
 	UUID       string `json:"uuid"`
 	Type       string `json:"type"`
 	Mountpoint string `json:"mountpoint"`
-	// BootID: after another start of the host nothing of it is left.
+	// BootID: after another boot nothing of it is left.
 	BootID string `json:"boot_id"`
 	// For is the cgroup, container or pod that the user or the agent meant.
 	For string `json:"for"`

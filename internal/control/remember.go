@@ -14,7 +14,7 @@ import (
 )
 
 // DefaultRunDir is where running Daybooks record which state directory they use, so
-// that `daybook restore` finds it. It is lost at a restart of the host, as cgroups
+// that `daybook restore` finds it. It is lost at a reboot, as cgroups
 // are.
 const DefaultRunDir = "/run/daybook"
 
