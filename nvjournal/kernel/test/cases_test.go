@@ -39,6 +39,8 @@ var cases = []struct {
 	{"slices", []system{one}, slicesApart},
 	{"volatile", []system{one}, volatileMemory},
 	{"write errors", all, writeErrors},
+	{"failed umount", ours, failedUmount},
+	{"failed thaw", ours, failedThaw},
 	{"lost frees", ours, lostFrees},
 	{"writeback", all, writebackWaits},
 	{"recovery", ours, recovery},

@@ -240,20 +240,9 @@ func writeErrorsWith(t *testing.T, s system, option string, readable bool) {
 	d.become(d.working())
 	v.mount()
 	check(v.dir)
-	for n := range told {
-		if _, err := os.Stat(filepath.Join(v.dir, "told", fmt.Sprint(n))); err != nil {
-			t.Fatalf("of %d directories that were synced: %v", told, err)
-		}
-	}
+	hasDirectories(t, v.dir, told)
 	t.Logf("%d directories were synced before the error", told)
-	// The superblock records the error, and e2fsck reports it. So it is repaired
-	// first, as an operator would do.
-	v.unmount()
-	if out, err := run("e2fsck", "-fy", v.disk); err != nil && !strings.Contains(out, "FILE SYSTEM WAS MODIFIED") {
-		t.Fatalf("e2fsck: %v: %s", err, out)
-	}
-	v.mount()
-	v.end(check)
+	v.endAfterErrors(check)
 }
 
 // syncedDirectories makes directories with the numbers first to end-1, each permanent

@@ -1,0 +1,99 @@
+package test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/vm/vmtest"
+)
+
+// onlyTheSuperblock is a table with which each write fails but those of the first block.
+func (d *device) onlyTheSuperblock() string {
+	return fmt.Sprintf("0 8 linear %s 0\n8 %d flakey %[1]s 8 0 60 1 error_writes", d.disk, d.sectors-8)
+}
+
+// flakyVolume is a volume on a device whose writes can be made to fail. The device does nothing
+// at a sync that has nothing to commit.
+func flakyVolume(t *testing.T, s system) (*device, *volume) {
+	t.Helper()
+	d := newDevice(t, vmtest.Device(t, "disk0"))
+	return d, s.make(t, plan{disk: d.node(), options: []string{"errors=remount-ro", "nobarrier"}})
+}
+
+// endAfterErrors ends a volume whose superblock records an error, which e2fsck reports: so it is
+// repaired first, as an operator would do.
+func (v *volume) endAfterErrors(check func(dir string)) {
+	v.t.Helper()
+	v.unmount()
+	if out, err := run("e2fsck", "-fy", v.disk); err != nil && !strings.Contains(out, "FILE SYSTEM WAS MODIFIED") {
+		v.t.Fatalf("e2fsck: %v: %s", err, out)
+	}
+	v.mount()
+	v.end(check)
+}
+
+// hasDirectories checks that all directories of syncedDirectories are there.
+func hasDirectories(t *testing.T, dir string, count int) {
+	t.Helper()
+	for n := range count {
+		if _, err := os.Stat(filepath.Join(dir, "told", fmt.Sprint(n))); err != nil {
+			t.Fatalf("of %d directories that were synced: %v", count, err)
+		}
+	}
+}
+
+// An umount cannot write all blocks home. The disk then waits for its region, which has them, and
+// neither ext4 nor e2fsck accepts it without.
+func failedUmount(t *testing.T, s system) {
+	const count = 20
+	d, v := flakyVolume(t, s)
+	if err := syncedDirectories(v.dir, 0, count); err != nil {
+		t.Fatal(err)
+	}
+	d.become(d.onlyTheSuperblock())
+	v.unmount()
+	d.become(d.working())
+	if !v.needsRecovery() {
+		t.Error("the disk says that it has everything")
+	}
+	v.mount()
+	hasDirectories(t, v.dir, count)
+	v.endAfterErrors(func(dir string) { hasDirectories(t, dir, count) })
+}
+
+// A thaw cannot mark the disk. Whatever was committed then would be lost if the host failed, so
+// nothing is.
+func failedThaw(t *testing.T, s system) {
+	const count = 20
+	d, v := flakyVolume(t, s)
+	if err := syncedDirectories(v.dir, 0, count); err != nil {
+		t.Fatal(err)
+	}
+	if err := v.ioctl(fifreeze, nil); err != nil {
+		t.Fatal(err)
+	}
+	changed := v.changes()
+	time.Sleep(100 * time.Millisecond)
+	d.become(d.failing())
+	if err := v.ioctl(fithaw, nil); err != nil {
+		t.Errorf("a thaw: %v", err)
+	}
+	if !await(func() bool { return len(changed) > 0 }) {
+		t.Fatal("a change of the file system still waits")
+	}
+	if err := <-changed; !errors.Is(err, unix.EROFS) && !errors.Is(err, unix.EIO) {
+		t.Errorf("a change of a file system whose disk is not marked: %v", err)
+	}
+	d.become(d.working())
+	v.unmount()
+	v.mount()
+	hasDirectories(t, v.dir, count)
+	v.endAfterErrors(func(dir string) { hasDirectories(t, dir, count) })
+}
