@@ -55,7 +55,7 @@ func newAdviseCommand() *cobra.Command {
 msync and synchronous writes on ext4, in which phases and for whom, as daybook blame
 does, and the times of the disk's requests. From these it predicts for each remedy the
 throughput of syncs, their p50 and p99, each with a range: a volume on a device, a volume
-in an image, a mount without ordered data, a journal in memory, weights with daybook
+in an image, a mount with dioread_nolock, a journal in memory, weights with daybook
 control, and a limit on the container that causes most. It says so if none helps, and
 predicts nothing from fewer than 30 syncs.
 
@@ -246,7 +246,7 @@ var remedyTexts = map[advise.Kind]string{
 	advise.DeviceVolume:  "a volume on a device",
 	advise.ImageVolume:   "a volume in an image",
 	advise.MountOption:   "a mount with dioread_nolock",
-	advise.MemoryJournal: "a journal in memory",
+	advise.MemoryJournal: "a journal in persistent memory",
 	advise.Weights:       "weights with control",
 	advise.Limit:         "half the writes of the worst culprit",
 }
@@ -275,7 +275,7 @@ func adviceLines(out adviseOutput, pattern string) []string {
 func remedyLines(remedies []advise.Remedy) []string {
 	var text strings.Builder
 	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "  remedy\tsyncs/s, times now\tp50\tp99")
+	fmt.Fprintln(table, "  remedy\tsyncs/s, compared with now\tp50\tp99")
 	for _, r := range remedies {
 		fmt.Fprintf(table, "  %s\t%s (%s to %s)\t%s\t%s\n", remedyTexts[r.Kind],
 			digits.Of(r.Gain.Median, 3), digits.Of(r.Gain.Low, 2), digits.Of(r.Gain.High, 2), timeRange(r.P50Seconds), timeRange(r.P99Seconds))

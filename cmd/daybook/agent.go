@@ -27,23 +27,24 @@ func newAgentCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "agent",
 		Short: "Keep the journals of Kubernetes volumes under the weights of their pods",
-		Long: `Agent runs on each node of a Kubernetes cluster. It finds the ext4 volumes of pods, of any
-CSI driver and of local volumes, and moves the kernel thread of each volume's journal to a
-child of the pod's cgroup. The kernel then charges the journal to the pod, under its
-weight. It releases the thread when the pod's sandbox has ended, before the kubelet
-removes the cgroup. If the agent is killed, its guardian releases all, so that pods can
-end.
+		Long: `Agent runs on each node of a Kubernetes cluster. It finds the ext4 volumes of pods
+(local volumes, and those that CSI drivers mount), and moves the kernel thread of each
+volume's journal to a child of the pod's cgroup. The kernel then charges the journal to
+the pod, under its weight. It releases the thread when the pod's sandbox has ended, before
+the kubelet removes the cgroup. If the agent is killed, its guardian releases all, so that
+pods can end.
 
 A volume that several pods of the node use has its journal in a neutral cgroup below
 /daybook, with the largest weight of those pods.
 
 The names of pods come from the container runtime (CRI). Metrics have the labels
-namespace, pod and volume. With account, there are the metrics of each container, as in
-"daybook metrics". With control, the agent corrects weights, as "daybook control" does.
+namespace, pod and volume. With "account: true", there are the metrics of each container,
+as in "daybook metrics". With a section "control:", the agent corrects weights, as
+"daybook control" does.
 
-With api_server, the agent also reads the annotation daybook.io/io-weight of storage
-classes, and the label daybook.io/io-weight=allowed of namespaces whose pods may set it.
-Otherwise it asks no API server.
+With "api_server: true", the agent also reads the annotation daybook.io/io-weight of
+storage classes, and the label daybook.io/io-weight=allowed of namespaces whose pods may
+set it. By default it asks no API server.
 
 The configuration is YAML; all keys are optional:
 

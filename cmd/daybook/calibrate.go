@@ -39,10 +39,10 @@ are for hosts with "daybook control". With --for volumes they are for volumes wh
 nothing corrects: io.cost then holds large writes to its model, and follows a changed
 weight later.
 
-DEV is a disk, a partition, or a directory on a file system. It needs fio. It reads and
-overwrites a file of its own in DIR, on an ext4 or XFS file system of the disk (default:
-where most space is free). With --raw-writes it overwrites the disk itself, which must be
-unused and hold nothing. The disk should be idle.`,
+DEV is a disk, a partition, or a directory on a file system. Calibrate --io-cost needs
+fio. It reads and overwrites a file of its own in DIR, on an ext4 or XFS file system of
+the disk (default: where most space is free). With --raw-writes it overwrites the disk
+itself, which must be unused and hold nothing. The disk should be idle.`,
 		Example: `  daybook calibrate /srv/data
   daybook calibrate /srv/data --json --output costs.json
   daybook top --estimator syscalls --calibration costs.json

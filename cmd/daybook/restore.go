@@ -30,11 +30,13 @@ func newRestoreCommand() *cobra.Command {
 		Long: `Restore restores the weights, limits and scheduler tunables that a killed "daybook
 control" left changed. Without --device it also moves the journals that "daybook adopt"
 placed out of their cgroups, unless a process keeps them. What adopt --once placed stays:
-"daybook adopt --release" undoes it. Restore finds the state directories that control used
-in this boot itself; for those of adopt other than /var/lib/daybook, give --state-dir. It
-may be repeated: if there is nothing to restore, it reports that and succeeds.
-A directory given by --state-dir must exist. A disk given by --device must exist or have
-a state.
+"daybook adopt --release" undoes it. Restore may be repeated: if there is nothing to
+restore, it reports that and succeeds.
+
+Restore itself finds the state directories that control has used since the boot. If adopt
+used another one than /var/lib/daybook, give it by --state-dir. A directory given by
+--state-dir must exist. A disk given by --device must exist or have a state.
+
 It skips cgroups that were deleted or created again, and weights that another program
 wrote after Daybook. While control runs on the device, restore refuses: stop control.`,
 		Example: `  daybook restore

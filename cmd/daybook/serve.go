@@ -64,7 +64,8 @@ The pool is --pool, else the environment's DAYBOOK_POOL, else /var/lib/daybook/v
 It is created if it is missing. One daemon serves a pool.`,
 		Example: `  sudo daybook serve docker --pool /srv/pool --size 10G
   docker volume create -d daybook -o size=20G -o weight=700 db1
-  docker run -d -v db1:/var/lib/mysql --cgroup-parent /daybook/db1 -e MARIADB_RANDOM_ROOT_PASSWORD=1 mariadb
+  docker run -d -v db1:/var/lib/mysql --cgroup-parent daybook-db1.slice -e MARIADB_RANDOM_ROOT_PASSWORD=1 mariadb
+  # On cgroup v1: --cgroup-parent /daybook/db1
 
   # A second pool is a driver of its own: -d fast
   sudo daybook serve docker --pool /nvme/pool --socket /run/docker/plugins/fast.sock --target-dir /run/daybook/fast`,

@@ -28,7 +28,7 @@ func (f *createFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.Var(&f.size, "size", "the volume's size, such as 20G; at least 16M (required without --device)")
 	flags.StringVar(&f.device, "device", "", "use this block `DEVICE`, an unused logical volume or partition, instead of an image")
-	f.addBacking(cmd, "image, a file in the pool (only for snapshots without LVM); device, see --device; lvm, a new logical volume", backingImage, backingDevice, backingLVM)
+	f.addBacking(cmd, "image, a file in the pool (slower; for hosts that need snapshots and have no LVM); device, see --device; lvm, a new logical volume", backingImage, backingDevice, backingLVM)
 	flags.StringVar(&f.fileSystem, "fs", fileSystemExt4, "file system: ext4; or jfs, with --journal memory")
 	completeWith(cmd, "fs", fileSystemExt4, string(volume.JFS))
 	flags.StringVar(&f.provision, "provision", string(volume.Thin), "thin: blocks are allocated at the first write; full: all are written now")
@@ -226,8 +226,8 @@ func newVolumeCreateCommand(v *volumeFlags) *cobra.Command {
 also creates a missing pool. If it fails or is interrupted, only the pool is left.
 
 A thin volume takes space of the pool for what was written to it. The pool's file system
-allocates and logs at each first write. A full volume is written once, now: later writes
-do not use the pool's journal, and a full pool does not affect it.
+allocates and logs at each first write. With --provision full all blocks are written
+now: later writes do not use the pool's journal, and do not need space in the pool.
 
 With --device the volume is a whole block device, and the pool has only the record. The
 device must hold nothing (see wipefs); "daybook volume delete" wipes its signature. No
@@ -246,9 +246,9 @@ With --fs jfs the file system is JFS, by the kernel module jfsnvj and jfsutils. 
 volume has its journal in memory, and can be neither resized nor sent.
 
 Sizes are in bytes or with a unit: 1G and 1GiB are 2^30 bytes, 1GB is 10^9.`,
-		Example: `  daybook volume create db1 --size 20G --weight 700
-  daybook volume create db2 --pool /srv/pool --size 100G --provision full --owner 999:999 --mode 0700
-  daybook volume create db3 --backing lvm --volume-group vg0 --size 20G --weight 700
+		Example: `  daybook volume create db1 --backing lvm --volume-group vg0 --size 20G --weight 700
+  daybook volume create db2 --size 20G --weight 700
+  daybook volume create db3 --pool /srv/pool --size 100G --provision full --owner 999:999 --mode 0700
   daybook volume create db4 --device /dev/vg0/db4 --weight 700
   daybook volume create db5 --size 20G --journal memory:256M --journal-region /dev/pmem0 --partitions 4
   daybook volume create db6 --size 20G --fs jfs --journal memory

@@ -70,7 +70,7 @@ func newVolumeJournalCommand(v *volumeFlags) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "journal NAME --to {disk | memory[:SIZE]}",
-		Short: "Move the journal of a detached volume into memory, or back to the disk",
+		Short: "Move a detached volume's journal to persistent memory or to the disk",
 		Long: `Journal moves the journal of a volume that is not attached. In memory it is in a slice
 of persistent memory, 256 MiB unless SIZE is given: a sync of the volume then writes no
 journal to a disk. The volume is then mounted as ext4nvj, whose kernel module must be

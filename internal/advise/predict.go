@@ -15,7 +15,7 @@ type Kind string
 const (
 	// Weights are those that daybook control enforces.
 	Weights Kind = "weights"
-	// MountOption is a mount without ordered data.
+	// MountOption is a mount with dioread_nolock.
 	MountOption Kind = "mount_option"
 	// DeviceVolume is a volume on a device of its own, ImageVolume one in an image on
 	// XFS.

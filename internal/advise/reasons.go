@@ -61,7 +61,7 @@ func (in Input) reason(kind Kind, o outcome) string {
 
 // kindTexts name the remedies in a sentence.
 var kindTexts = map[Kind]string{
-	DeviceVolume: "a volume on a device", ImageVolume: "a volume in an image", MountOption: "a mount without ordered data",
+	DeviceVolume: "a volume on a device", ImageVolume: "a volume in an image", MountOption: "a mount with dioread_nolock",
 	MemoryJournal: "a journal in memory", Weights: "weights with daybook control", Limit: "a limit on the worst culprit",
 }
 

@@ -40,7 +40,7 @@ func examineDisk(f Facts, d Disk) []Finding {
 			measureForCost(d)))
 	case cost:
 		found = append(found, ok("weights", d.Name, "weights hold by io.cost with a model of its own (%s)", d.Weights),
-			note("io-cost", d.Name, "io.cost passes metadata and charges it later", "shares match over minutes, not in each interval (docs/control-law.md)", ""))
+			note("io-cost", d.Name, "io.cost passes metadata and charges it later", "control starts the writeback of metadata early, and sets limits where weights miss the shares (docs/control-reference.md)", ""))
 	case d.Scheduler == blockdev.BFQ:
 		found = append(found, ok("weights", d.Name, "weights hold by BFQ (%s)%s", d.Weights, tunables(d)))
 	default:

@@ -15,7 +15,7 @@ var remedies = []struct {
 }{
 	{advise.DeviceVolume, "a volume on a device"},
 	{advise.ImageVolume, "a volume in an image on XFS"},
-	{advise.MountOption, "a mount without ordered data"},
+	{advise.MountOption, "a mount with dioread_nolock"},
 }
 
 // Report returns the result as a report.
