@@ -59,7 +59,8 @@ func OpenHost(tree *cgroup.Tree, disk blockdev.Disk) (Host, error) {
 		Writeback:      hostWriteback{disk},
 		Warnings:       costWarnings(tree, disk, scheduler.Current),
 
-		CostDivides: weights.File() == "io.weight",
+		WrittenBySystemd: writtenBySystemd(tree),
+		CostDivides:      weights.File() == "io.weight",
 	}, nil
 }
 

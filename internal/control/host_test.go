@@ -8,6 +8,7 @@ import (
 
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/cgroup"
+	"github.com/daybook-project/daybook/internal/systemd"
 )
 
 func TestTheLimitsOfIOCostAreReported(t *testing.T) {
@@ -46,5 +47,14 @@ func TestTheLimitsOfIOCostAreReported(t *testing.T) {
 	}
 	if got := costWarnings(cgroup.Open(cgroup.V1, t.TempDir()), disk, "none"); got != nil {
 		t.Errorf("on cgroup v1: %q", got)
+	}
+}
+
+func TestSystemdWritesTheFilesOfUnitsOnCgroupV1(t *testing.T) {
+	for version, want := range map[cgroup.Version]bool{cgroup.V1: systemd.Running(), cgroup.V2: false} {
+		written := writtenBySystemd(cgroup.Open(version, t.TempDir()))
+		if got := written != nil && written("/system.slice/a.scope"); got != want || written != nil && written("/docker/a") {
+			t.Errorf("cgroup %v: of a unit %t, want %t, and of no other cgroup", version, got, want)
+		}
 	}
 }

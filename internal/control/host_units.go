@@ -28,6 +28,14 @@ func systemdUnits(tree *cgroup.Tree, name string, dev blockdev.Dev, file string)
 	}}
 }
 
+// writtenBySystemd is Host.WrittenBySystemd of this host.
+func writtenBySystemd(tree *cgroup.Tree) func(cgroup string) bool {
+	if tree.Version() != cgroup.V1 || !systemd.Running() {
+		return nil
+	}
+	return systemd.NamedLikeUnit
+}
+
 // hostUnits are the units of this host's systemd, and their weights on one disk.
 type hostUnits struct{ weights systemd.DiskWeights }
 

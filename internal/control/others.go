@@ -160,9 +160,16 @@ func (g *governed) lostWithManager(now Setting) bool {
 
 // undoneBySystemd reports whether a cgroup has its original weight again because its unit does
 // not have control's. At daemon-reload and set-property systemd writes the unit's weight to the
-// cgroup's files.
+// cgroup's files. On cgroup v1 control gives units no weights, and the kernel removes BFQ's weight
+// on the disk at that write.
 func (c *Controller) undoneBySystemd(g *governed, now Setting) bool {
-	return now == g.Weight && (g.unit.answer == unitUnanswered || g.SystemdUnit != "" && (!c.byUnit(g) || c.unitLacksWeight(g)))
+	switch {
+	case now != g.Weight:
+		return false
+	case c.host.WrittenBySystemd != nil:
+		return c.host.WrittenBySystemd(g.Cgroup) && g.lost(now)
+	}
+	return g.unit.answer == unitUnanswered || g.SystemdUnit != "" && (!c.byUnit(g) || c.unitLacksWeight(g))
 }
 
 // ofUsersManager reports whether a cgroup is below one of a user's service manager,

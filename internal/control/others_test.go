@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/daybook-project/daybook/internal/account"
+	"github.com/daybook-project/daybook/internal/systemd"
 )
 
 // choose changes a cgroup's weights like another program.
@@ -252,6 +253,64 @@ func TestWeightsThatAnotherProgramRemovedAtOnceStayRemoved(t *testing.T) {
 		if len(last.Weights) != 2 || last.Weights[0].Ideal != ideal || f.weight("/ca") != original {
 			t.Errorf("the scheduler was chosen again: %t; then the ideals are %+v, and in the end /ca has %+v; want %d, %+v", again, last.Weights, f.weight("/ca"), ideal, original)
 		}
+	}
+}
+
+// On cgroup v1 a daemon-reload writes the default weight of each unit again, which removes BFQ's
+// weight on the disk from all of them at once, without a choice of anybody.
+func TestAWeightThatSystemdRemovedOnCgroupV1IsWrittenAgain(t *testing.T) {
+	const unitA, unitB = "/system.slice/a.scope", "/system.slice/b.scope"
+	for name, c := range map[string]struct {
+		a, b         string
+		original, to Setting
+		placed       Setting // what another program gives both of them first
+		ideals       [2]uint64
+		again        bool
+	}{
+		"daemon-reload":                    {a: unitA, b: unitB, to: Setting{Default: 100}, ideals: [2]uint64{700, 300}, again: true},
+		"the units' own weights":           {a: unitA, b: unitB, original: Setting{Default: 200}, to: Setting{Default: 200}, ideals: [2]uint64{700, 300}, again: true},
+		"another weight":                   {a: unitA, b: unitB, to: Setting{Default: 300}, ideals: [2]uint64{300, 300}},
+		"cgroups of no unit":               {a: "/docker/a", b: "/docker/b", to: Setting{Default: 100}, ideals: [2]uint64{100, 100}},
+		"a weight of another program ends": {a: unitA, b: unitB, placed: Setting{Default: 100, Device: 321}, to: Setting{Default: 100}, ideals: [2]uint64{100, 100}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFakeHost("/system.slice", "/docker", c.a, c.b)
+			load := func() account.Sample { return sampleOf(did(c.a, 70e6, 10e6), did(c.b, 20e6, 0)) }
+			give := func(setting Setting) func() account.Sample {
+				return func() account.Sample {
+					f.choose(c.a, setting)
+					f.choose(c.b, setting)
+					return load()
+				}
+			}
+			if c.original.Default != 0 {
+				give(c.original)()
+			}
+			steps := repeat(3, load)
+			if c.placed.Default != 0 {
+				steps = append(append(steps, give(c.placed)), repeat(2, load)...)
+			}
+			steps = append(append(steps, give(c.to)), repeat(3, load)...)
+			options := fakeOptions(t, f, "containers: [{match: "+c.a+", weight: 700}, {match: "+c.b+", weight: 300}]", steps...)
+			options.Disks[0].Host.SchedulerInode = func() uint64 { return 7 }
+			options.Disks[0].Host.WrittenBySystemd = systemd.NamedLikeUnit
+			var log bytes.Buffer
+			options.Log = slog.New(slog.NewTextHandler(&log, nil))
+			var last Decision
+			options.OnInterval = func(d Decision) { last = d }
+			if err := Run(context.Background(), options); err != nil {
+				t.Fatal(err)
+			}
+			if n := len(last.Weights); n != 2 || last.Weights[0].Ideal != c.ideals[0] || last.Weights[1].Ideal != c.ideals[1] {
+				t.Errorf("in the end %+v; want the ideals %v", last.Weights, c.ideals)
+			}
+			if again := !strings.Contains(log.String(), "another program changed the weight"); again != c.again {
+				t.Errorf("written again: %t, want %t\n%s", again, c.again, log.String())
+			}
+			if now := f.weight(c.a); now != c.to {
+				t.Errorf("in the end %+v, want %+v", now, c.to)
+			}
+		})
 	}
 }
 

@@ -70,6 +70,9 @@ type Host struct {
 	Weights WeightStore
 	Units   Units      // nil: no cgroup belongs to a service manager
 	Limits  LimitStore // nil: control sets no limits
+	// WrittenBySystemd reports whether systemd may write the weight of a unit to the cgroup's files
+	// while control sets no weights of units, as on cgroup v1; nil: of no cgroup.
+	WrittenBySystemd func(cgroup string) bool
 	// FlatLimits: a limit does not apply to the cgroups below, as on cgroup v1.
 	FlatLimits bool
 	// Unweighted: the disk's scheduler knows no weights. Then Weights has those of

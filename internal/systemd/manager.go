@@ -56,7 +56,7 @@ type DeviceWeight struct {
 // Unit names the unit whose own cgroup this is; "" for a cgroup below a unit's,
 // which systemd leaves to the unit, and for one that systemd did not make.
 func (m *Manager) Unit(cgroup string) (string, error) {
-	if !namedLikeUnit(cgroup) {
+	if !NamedLikeUnit(cgroup) {
 		return "", nil
 	}
 	var at dbus.ObjectPath
@@ -204,8 +204,8 @@ func typeOf(unit string) string {
 	return service + "." + strings.ToUpper(kind[:1]) + kind[1:]
 }
 
-// namedLikeUnit says whether a cgroup may be a unit's own.
-func namedLikeUnit(cgroup string) bool {
+// NamedLikeUnit says whether a cgroup may be a unit's own, by its path.
+func NamedLikeUnit(cgroup string) bool {
 	name := path.Base(cgroup)
 	switch kind := path.Ext(name); kind {
 	case ".service", ".scope", ".slice", ".socket", ".mount", ".swap":

@@ -30,7 +30,7 @@ func TestOnlyCgroupsNamedLikeUnitsAreAskedFor(t *testing.T) {
 		"/system.slice": true, "/system.slice/a.service": true, "/machine.slice/m.scope": true, "/system.slice/_cpu.service": true,
 		"/": false, "/docker": false, "/a.service/sub": false, "/system.slice/.service": false, "/kubepods/pod1": false,
 	} {
-		if got := namedLikeUnit(path); got != want {
+		if got := NamedLikeUnit(path); got != want {
 			t.Errorf("%s: %t", path, got)
 		}
 	}
