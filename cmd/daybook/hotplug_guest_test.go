@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -81,6 +82,11 @@ func TestGuestADiskIsPulledOutAndPutInAgain(t *testing.T) {
 			t.Errorf("top of the disk alone: %v: %s", err, one.said(t))
 		}
 		awaittest.Until(t, slowly, "control gives up the disk", func() bool { return strings.Contains(control.said(t), "the disk is gone: its control ends") })
+		state := filepath.Join(dir, "state", "control-"+goes.Name+".json")
+		awaittest.Until(t, slowly, "control has no state of the disk", func() bool {
+			_, err := os.Stat(state)
+			return errors.Is(err, fs.ErrNotExist)
+		})
 		out, err := execute(t, "doctor", "--json")
 		if !errors.Is(err, errIncomplete) || !strings.Contains(out, stays.Name) || strings.Contains(out, `"name": "`+goes.Name) {
 			t.Errorf("doctor: %v: %s", err, out)
@@ -103,6 +109,9 @@ func TestGuestADiskIsPulledOutAndPutInAgain(t *testing.T) {
 				t.Errorf("it ended: %s", p.said(t))
 			}
 			p.end(t)
+		}
+		if said := control.said(t); strings.Contains(said, "could not be restored") {
+			t.Errorf("control could not restore all settings: %s", said)
 		}
 		left, err := filepath.Glob(filepath.Join(dir, "state", "control-"+stays.Name+".json"))
 		if err != nil || len(left) > 0 {

@@ -126,6 +126,36 @@ func TestADiskThatIsGoneEndsOnlyItsOwnControl(t *testing.T) {
 	t.Run("reload that finds no meter", func(t *testing.T) { reloadWithoutADisk(t, 4, errors.New("no BTF")) })
 }
 
+// The kernel removes the tunables with the disk.
+func TestNothingIsLeftToRestoreOfADiskThatWasRemoved(t *testing.T) {
+	one, two := newFakeHost("/ca", "/cb"), newFakeHost("/ca", "/cb")
+	two.tunables["low_latency"] = "1"
+	var log bytes.Buffer
+	options := twoDisks(t, one, two, &two.gone, 6)
+	options.Log = slog.New(slog.NewTextHandler(&log, nil))
+	steps := 0
+	options.OnInterval = func(d Decision) {
+		if d.Device != "loop1" {
+			return
+		}
+		if steps++; steps == 3 {
+			if two.tunables["low_latency"] != "0" {
+				t.Fatalf("control has set no tunable: %v", two.tunables)
+			}
+			two.gone = true
+		}
+	}
+	if err := Run(context.Background(), options); err != nil {
+		t.Error(err)
+	}
+	if n := strings.Count(log.String(), "level=ERROR"); n != 1 || !strings.Contains(log.String(), "the disk is gone: its control ends") || strings.Contains(log.String(), "daybook restore") {
+		t.Errorf("errors: %d; want that the disk is gone, and no other:\n%s", n, log.String())
+	}
+	if left, err := StateDevices(options.Config.StateDir); err != nil || len(left) != 0 {
+		t.Errorf("states left: %v, %v", left, err)
+	}
+}
+
 // reloadWithoutADisk changes the interval after that many samples; loop1 is gone
 // after the third. A meter for a disk that is gone cannot be opened.
 func reloadWithoutADisk(t *testing.T, after int, broken error) {

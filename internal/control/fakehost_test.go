@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/daybook-project/daybook/internal/account"
+	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/control/law"
 )
 
@@ -29,6 +30,8 @@ type fakeHost struct {
 	tunables map[string]string
 	// scheduler is the disk's; only bfq has weights.
 	scheduler string
+	// gone means that the disk was removed, with its scheduler and tunables.
+	gone bool
 	// noWeightFile means that the weight files are gone, withoutIO that the parents of these
 	// cgroups do not enable io.
 	noWeightFile bool
@@ -180,6 +183,9 @@ type fakeTunables struct{ *fakeHost }
 func (f fakeTunables) Scheduler() (string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.gone {
+		return "", fmt.Errorf("disk loop0: %w", blockdev.ErrGone)
+	}
 	return f.scheduler, nil
 }
 
@@ -187,12 +193,15 @@ func (f fakeTunables) Get(name string) (string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	value, ok := f.tunables[name]
-	if !ok {
+	if !ok || f.gone {
 		return "", fs.ErrNotExist
 	}
 	return value, nil
 }
 func (f fakeTunables) Set(name, value string) error {
+	if f.gone {
+		return fmt.Errorf("disk loop0: %w", blockdev.ErrGone)
+	}
 	return f.write("", name+" "+value, func() { f.tunables[name] = value })
 }
 

@@ -10,6 +10,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"github.com/daybook-project/daybook/internal/blockdev"
 )
 
 // Outcome is the result of restoring a device's settings. Lists are of cgroup
@@ -267,6 +269,9 @@ func (s *State) restoreTunables(host Host, outcome *Outcome, log *slog.Logger) e
 		return nil
 	}
 	scheduler, err := host.Tunables.Scheduler()
+	if errors.Is(err, blockdev.ErrGone) {
+		return nil // they are gone with the disk
+	}
 	if err != nil {
 		return fmt.Errorf("cannot restore the tunables of %s: %w", s.Device, err)
 	}
