@@ -125,13 +125,15 @@ func start(options Options, disk Disk) (*Controller, error) {
 	}
 	c.state = &State{Version: StateVersion, BootID: bootID(), Device: disk.Device, Dev: disk.Dev, DiskInode: disk.Inode,
 		WeightFile: c.host.Weights.File(), Cgroups: []CgroupState{}}
-	if c.host.Tunables != nil {
-		scheduler, err := c.host.Tunables.Scheduler()
-		if err != nil {
+	// If another one was chosen since the disk was opened, the first step follows it.
+	scheduler := c.host.Scheduler
+	if scheduler == "" && c.host.Tunables != nil {
+		var err error
+		if scheduler, err = c.host.Tunables.Scheduler(); err != nil {
 			return nil, err
 		}
-		c.state.Scheduler, c.seenScheduler.name = scheduler, scheduler
 	}
+	c.state.Scheduler, c.seenScheduler.name = scheduler, scheduler
 	c.seenScheduler.look(c.host.schedulerInode())
 	if options.DryRun {
 		return c, nil

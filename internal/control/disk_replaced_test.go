@@ -122,6 +122,9 @@ func TestAStateIsOfTheDiskWithItsInode(t *testing.T) {
 	if err != nil || opened.Inode == 0 || opened.Replaced() {
 		t.Fatalf("inode %d, %v", opened.Inode, err)
 	}
+	if scheduler, err := disk.Scheduler(); err != nil || opened.Host.Scheduler != scheduler.Current {
+		t.Errorf("the disk was opened with the scheduler %q; it has %+v, %v", opened.Host.Scheduler, scheduler, err)
+	}
 	for inode, want := range map[uint64]bool{opened.Inode: false, 0: false, opened.Inode + 1: true} {
 		host, err := OpenStateHost(tree, &State{Device: disk.Name, Dev: disk.Dev.String(), DiskInode: inode, WeightFile: noWeightFile})
 		if err != nil || host.Replaced != want {

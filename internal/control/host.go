@@ -44,7 +44,11 @@ func OpenHost(tree *cgroup.Tree, disk blockdev.Disk) (Host, error) {
 	if err != nil {
 		return Host{}, err
 	}
-	weights, err := tree.Weights(disk.Dev, scheduler.Current)
+	return openHost(tree, disk, scheduler.Current)
+}
+
+func openHost(tree *cgroup.Tree, disk blockdev.Disk, scheduler string) (Host, error) {
+	weights, err := tree.Weights(disk.Dev, scheduler)
 	if err != nil {
 		return Host{}, err
 	}
@@ -54,10 +58,11 @@ func OpenHost(tree *cgroup.Tree, disk blockdev.Disk) (Host, error) {
 		Units:          systemdUnits(tree, disk.Name, disk.Dev, weights.File()),
 		Limits:         hostLimits{tree, disk.Dev},
 		Tunables:       hostTunables{disk},
+		Scheduler:      scheduler,
 		SchedulerInode: disk.SchedulerInode,
 		FlatLimits:     tree.Version() == cgroup.V1,
 		Writeback:      hostWriteback{disk},
-		Warnings:       costWarnings(tree, disk, scheduler.Current),
+		Warnings:       costWarnings(tree, disk, scheduler),
 
 		WrittenBySystemd: writtenBySystemd(tree),
 		CostDivides:      weights.File() == "io.weight",
@@ -74,12 +79,16 @@ func OpenDisk(tree *cgroup.Tree, disk blockdev.Disk, actuator string) (Disk, err
 // openDisk is OpenDisk after a change of the scheduler: found are the weights that
 // cgroups had before, for a scheduler without weights.
 func openDisk(tree *cgroup.Tree, disk blockdev.Disk, actuator string, found map[string]uint64) (Disk, error) {
-	host, err := OpenHost(tree, disk)
+	scheduler, err := disk.Scheduler()
+	if err != nil {
+		return Disk{}, err
+	}
+	host, err := openHost(tree, disk, scheduler.Current)
 	if errors.Is(err, cgroup.ErrNoWeights) {
 		if actuator == ActuatorWeights {
 			return Disk{}, fmt.Errorf("%w; or enforce the shares by limits: actuator: auto", err)
 		}
-		host, err = unweightedHost(tree, disk, found), nil
+		host, err = unweightedHost(tree, disk, scheduler.Current, found), nil
 	}
 	if err != nil {
 		return Disk{}, err
@@ -127,10 +136,10 @@ func carries(disk blockdev.Disk, path string) bool {
 }
 
 // unweightedHost is the host of a disk whose scheduler knows no weights.
-func unweightedHost(tree *cgroup.Tree, disk blockdev.Disk, found map[string]uint64) Host {
+func unweightedHost(tree *cgroup.Tree, disk blockdev.Disk, scheduler string, found map[string]uint64) Host {
 	return Host{
 		Cgroups: hostCgroups{tree}, Weights: noWeights{hostCgroups{tree}, found}, Unweighted: true,
-		Limits: hostLimits{tree, disk.Dev}, FlatLimits: tree.Version() == cgroup.V1, Tunables: hostTunables{disk},
+		Limits: hostLimits{tree, disk.Dev}, FlatLimits: tree.Version() == cgroup.V1, Tunables: hostTunables{disk}, Scheduler: scheduler,
 	}
 }
 

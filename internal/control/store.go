@@ -79,6 +79,8 @@ type Host struct {
 	// the configuration, and writes none.
 	Unweighted bool
 	Tunables   Tunables // nil: control sets no tunables
+	// Scheduler is the disk's scheduler for which this Host was opened; "": that of Tunables.
+	Scheduler string
 	// SchedulerInode distinguishes the scheduler in force from one that was chosen at another
 	// time; 0, or nil: not known.
 	SchedulerInode func() uint64

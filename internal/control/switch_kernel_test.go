@@ -34,6 +34,9 @@ func controlFollowsTheScheduler(t *testing.T, b *testbed) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if scheduler, err := b.disk.Scheduler(); err != nil || disk.Host.Scheduler != scheduler.Current {
+		t.Errorf("the disk was opened with the scheduler %q; it has %+v, %v", disk.Host.Scheduler, scheduler, err)
+	}
 	options.Disks = []Disk{disk}
 	source := &restlessSource{device: b.disk.Name, cgroups: slices.Clone(b.cgroups), pause: time.Millisecond, random: rand.New(rand.NewPCG(1, 2))}
 	options.OpenSource = func([]string, time.Duration) (account.Source, error) { return source, nil }

@@ -20,6 +20,7 @@ func (f *fakeHost) switchable(disk Disk) Disk {
 	disk.Reopen = func(actuator string, found map[string]uint64) (Disk, error) {
 		disk := f.switchable(disk)
 		disk.Host = f.host()
+		disk.Host.Scheduler = f.scheduler
 		if f.scheduler == "bfq" {
 			return disk, nil
 		}
@@ -27,7 +28,7 @@ func (f *fakeHost) switchable(disk Disk) Disk {
 			return Disk{}, fmt.Errorf("loop0: %w", cgroup.ErrNoWeights)
 		}
 		disk.Host = f.unweighted()
-		disk.Host.Weights = fakeNoWeights{fakeWeights{f}}
+		disk.Host.Weights, disk.Host.Scheduler = fakeNoWeights{fakeWeights{f}}, f.scheduler
 		return disk, nil
 	}
 	return disk
@@ -114,6 +115,42 @@ func TestControlFollowsAChangeOfTheScheduler(t *testing.T) {
 				t.Errorf("in the end: read limits %v, write limits %v, weight %+v", f.reads, f.limits, f.weight("/ca"))
 			}
 		})
+	}
+}
+
+// As with "echo none > scheduler; echo bfq > scheduler": control restores everything in between, which
+// can take long.
+func TestASchedulerThatIsChosenWhileControlStartsAgainIsFollowed(t *testing.T) {
+	f := newFakeHost("/ca", "/cb")
+	choose := func(scheduler string) {
+		f.choosesScheduler(scheduler)
+		f.tunables["low_latency"] = "1"
+	}
+	choose("bfq")
+	steps := deepReaders(f, 20, func(int) bool { return f.scheduler == "bfq" })
+	step := steps[10]
+	steps[10] = func() account.Sample { choose("none"); return step() }
+	options := fakeOptions(t, f, "tunables: {low_latency: 0}\n"+twoEqual, steps...)
+	options.Disks[0] = f.switchable(options.Disks[0])
+	reopen := options.Disks[0].Reopen
+	options.Disks[0].Reopen = func(actuator string, found map[string]uint64) (Disk, error) {
+		disk, err := reopen(actuator, found)
+		if f.scheduler == "none" {
+			choose("bfq")
+		}
+		return disk, err
+	}
+	n := 0
+	options.OnInterval = func(d Decision) {
+		if n++; n == 14 && (f.weight("/ca").Device == 0 || f.weight("/cb").Device == 0 || f.reads["/ca"] != 0 || f.reads["/cb"] != 0 || f.tunables["low_latency"] != "0") {
+			t.Errorf("after BFQ is chosen during the start: weights %v, limits %v, tunables %v", f.weights, f.reads, f.tunables)
+		}
+	}
+	if err := Run(context.Background(), options); err != nil {
+		t.Fatal(err)
+	}
+	if n != 20 || f.weight("/ca") != (Setting{Default: 100}) || f.reads["/ca"] != 0 || f.reads["/cb"] != 0 || f.tunables["low_latency"] != "1" {
+		t.Errorf("after %d intervals and the end: weights %v, limits %v, tunables %v", n, f.weights, f.reads, f.tunables)
 	}
 }
 

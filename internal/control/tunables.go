@@ -127,6 +127,10 @@ func (c *Controller) holdTunables() error {
 	if c.host.Tunables == nil {
 		return nil
 	}
+	// What is set under another scheduler than that of the state would not be restored.
+	if now, err := c.host.Tunables.Scheduler(); err == nil && now != c.state.Scheduler {
+		return nil
+	}
 	var errs []error
 	wanted := c.wantedTunables()
 	for _, name := range TunableNames() {
