@@ -80,3 +80,28 @@ func TestTheSchedulerCanBeChosenAgainDuringALook(t *testing.T) {
 		t.Errorf("/ca has the original weight %+v, and /cb is known as %+v; want %+v, and no choice of another program", inLook, c.cgroups["/cb"], original)
 	}
 }
+
+// Choosing the scheduler again resets its tunables, also where no weight is lost.
+func TestTunablesAreHeldUnderASchedulerThatIsChosenAgainWithoutContainers(t *testing.T) {
+	inode := uint64(7)
+	f := newFakeHost()
+	f.tunables["low_latency"] = "1"
+	options := fakeOptions(t, f, "tunables: {low_latency: 0}")
+	options.Disks[0].Host.SchedulerInode = func() uint64 { return inode }
+	c := began(t, options)
+	step := func(want string) {
+		t.Helper()
+		c.interval(sampleOf())
+		if got := f.tunables["low_latency"]; got != want {
+			t.Errorf("low_latency is %s, want %s", got, want)
+		}
+	}
+	step("0")
+	f.tunables["low_latency"] = "1" // by another program
+	step("1")
+	inode++
+	step("0")
+	if err := c.stop(); err != nil || f.tunables["low_latency"] != "1" {
+		t.Errorf("in the end %v, %v", f.tunables, err)
+	}
+}

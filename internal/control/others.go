@@ -27,8 +27,10 @@ func (c *Controller) lookForChanges() {
 	if !ok {
 		return // the next step looks again; until then no changed weight is written
 	}
-	if len(changed) > 0 {
-		c.acceptChanges(changed)
+	again := c.chosenAgain(changed)
+	c.acceptChanges(changed, again)
+	if again {
+		c.holdTunablesOrLog() // the choice reset them
 	}
 	// That of before the look: the scheduler can be chosen again during it, which removes weights
 	// that the look has found in place.
@@ -81,16 +83,15 @@ func (c *Controller) findChanges() (changed map[*governed]Setting, ok bool) {
 	return changed, true
 }
 
-// acceptChanges writes the weights again that no program chose, and adopts the others.
-func (c *Controller) acceptChanges(changed map[*governed]Setting) {
-	if lost := c.lostWithScheduler(changed); len(lost) > 0 {
+// acceptChanges writes the weights again that no program chose, and adopts the others. again: the
+// disk's scheduler was chosen again. That removes the weights on this disk from all cgroups at once.
+func (c *Controller) acceptChanges(changed map[*governed]Setting, again bool) {
+	if lost := lostOf(changed); again && len(lost) > 0 {
 		c.log.Warn("the weights on this disk were removed, as by a change of its scheduler; writing them again", "device", c.disk.Device)
 		for g, now := range lost {
 			g.expected, g.ideal = now, 0
 			delete(changed, g)
 		}
-		// The change of the scheduler reset the tunables, too.
-		c.holdTunablesOrLog()
 	}
 	for g, now := range changed {
 		if g.lostWithManager(now) {
@@ -114,36 +115,31 @@ func (c *Controller) acceptChanges(changed map[*governed]Setting) {
 	}
 }
 
-// lostWithScheduler returns those whose weight changed only because the disk's
-// scheduler was chosen again. That removes the weights on this disk from all
-// cgroups at once, and no program chose others.
-func (c *Controller) lostWithScheduler(changed map[*governed]Setting) map[*governed]Setting {
-	lost := maps.Clone(changed)
-	maps.DeleteFunc(lost, func(g *governed, now Setting) bool { return !g.lost(now) })
-	again, known := c.chosenAgain()
-	if !known {
-		withOwn := 0
-		for _, g := range c.cgroups {
-			if g.expected.Device != 0 {
-				withOwn++
-			}
-		}
-		again = withOwn > 1 && len(lost) == withOwn && len(changed) == withOwn
-	}
-	if !again {
-		return nil
-	}
-	return lost
-}
-
-// chosenAgain reports whether the disk's scheduler was chosen again since the last look.
-func (c *Controller) chosenAgain() (again, known bool) {
+// chosenAgain reports whether the disk's scheduler was chosen again since the last look. Where that
+// is not known, it is taken for that if all weights on the disk, and nothing else, are gone at once.
+func (c *Controller) chosenAgain(changed map[*governed]Setting) bool {
 	if c.host.Tunables != nil {
 		if scheduler, err := c.host.Tunables.Scheduler(); err == nil && scheduler != c.state.Scheduler {
-			return true, true
+			return true
 		}
 	}
-	return c.seenScheduler.chosenAgain(c.host.schedulerInode())
+	if again, known := c.seenScheduler.chosenAgain(c.host.schedulerInode()); known {
+		return again
+	}
+	withOwn := 0
+	for _, g := range c.cgroups {
+		if g.expected.Device != 0 {
+			withOwn++
+		}
+	}
+	return withOwn > 1 && len(lostOf(changed)) == withOwn && len(changed) == withOwn
+}
+
+// lostOf returns those that lost their weights on this disk, and nothing else changed.
+func lostOf(changed map[*governed]Setting) map[*governed]Setting {
+	lost := maps.Clone(changed)
+	maps.DeleteFunc(lost, func(g *governed, now Setting) bool { return !g.lost(now) })
+	return lost
 }
 
 // lost reports whether the weight on this disk is gone, and nothing else changed.
