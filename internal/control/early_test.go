@@ -12,6 +12,8 @@ import (
 
 	"github.com/daybook-project/daybook/internal/account"
 	"github.com/daybook-project/daybook/internal/awaittest"
+	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/cgroup"
 	"github.com/daybook-project/daybook/internal/control/law"
 )
 
@@ -92,6 +94,16 @@ func TestMetadataIsWrittenEarlyWhereIOCostDividesOrTheConfigurationSays(t *testi
 				t.Errorf("writeback was started %d times", f.count())
 			}
 		})
+	}
+}
+
+func TestMetadataIsWrittenEarlyOnADiskWithoutWeightsIfTheConfigurationSays(t *testing.T) {
+	host := unweightedHost(cgroup.Open(cgroup.V2, t.TempDir()), blockdev.Disk{Name: "vda"}, "none", nil)
+	for metadata, want := range map[string]bool{MetadataAuto: false, MetadataEarly: true, MetadataKernel: false} {
+		c := &Controller{host: host, config: Config{Metadata: metadata}}
+		if got := c.wantsEarly(); got != want {
+			t.Errorf("metadata: %s: %t, want %t", metadata, got, want)
+		}
 	}
 }
 

@@ -139,7 +139,7 @@ func carries(disk blockdev.Disk, path string) bool {
 func unweightedHost(tree *cgroup.Tree, disk blockdev.Disk, scheduler string, found map[string]uint64) Host {
 	return Host{
 		Cgroups: hostCgroups{tree}, Weights: noWeights{hostCgroups{tree}, found}, Unweighted: true,
-		Limits: hostLimits{tree, disk.Dev}, FlatLimits: tree.Version() == cgroup.V1, Tunables: hostTunables{disk}, Scheduler: scheduler,
+		Limits: hostLimits{tree, disk.Dev}, FlatLimits: tree.Version() == cgroup.V1, Tunables: hostTunables{disk}, Scheduler: scheduler, Writeback: hostWriteback{disk},
 	}
 }
 
