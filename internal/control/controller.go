@@ -295,6 +295,7 @@ func (c *Controller) use(next Config) {
 		g.chosen = false
 	}
 	c.holdTunablesOrLog()
+	c.endTuning()
 	if err := c.refresh(); err != nil {
 		c.log.Error("cannot look for cgroups", "error", err)
 	}

@@ -146,6 +146,26 @@ func (c *Controller) changes(first, last int) bool {
 	})
 }
 
+// tunes reports whether control has set tunables up to that level, or would.
+func (c *Controller) tunes(level int) bool {
+	return c.changes(1, level) || slices.ContainsFunc(c.freeTunables(), func(name string) bool {
+		_, held := c.state.Tunables[name]
+		return held && levels[name] > 0 && levels[name] <= level
+	})
+}
+
+// endTuning follows a configuration that leaves to control none of the tunables that were set, and
+// that are restored by now: what they cost is judged no longer.
+func (c *Controller) endTuning() {
+	t := &c.tuning
+	if level := max(t.level, t.check.level); level == 0 || c.tunes(level) {
+		return
+	}
+	*t = tuning{refused: t.refused, forgiveSeconds: t.forgiveSeconds}
+	c.forgetWindows()
+	c.answerAnew()
+}
+
 // onlyObserves reports whether the ideal weights stay for now: until the first window
 // says whether tunables are needed, and during a check. A BFQ that serves a container past
 // its weight books that at the weight of that moment, and makes the container wait for it

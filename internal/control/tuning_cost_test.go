@@ -392,6 +392,95 @@ func TestTunablesAreDoubtedAlsoBeforeTheyAreJudged(t *testing.T) {
 	}
 }
 
+// What a reload restored is not measured, and corrections go on.
+func TestTunablesThatAReloadRestoresAreNotMeasured(t *testing.T) {
+	for name, test := range map[string]struct {
+		config string
+		// reload is the step of it. They are set in the tenth, and judged 12 s later.
+		reload int
+		check  bool
+	}{
+		"none, before they are judged":    {"tunables: none", 20, false},
+		"none, once they are judged":      {"tunables: none", 60, false},
+		"all named":                       {"tunables: {slice_idle: 8, timeout_sync: 40, strict_guarantees: 1}", 60, false},
+		"the one that is set named":       {"tunables: {slice_idle: 8}", 60, false},
+		"another named":                   {"tunables: {strict_guarantees: 1}", 20, true},
+		"unchanged, once they are judged": {"", 60, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFakeHost("/ca", "/cb")
+			f.tunables = map[string]string{"low_latency": "0", "strict_guarantees": "1", "timeout_sync": "40", "nr_requests": "256", "slice_idle": "8"}
+			lacks := func(n int) [2]float64 {
+				if n > 10 && n <= test.reload {
+					return [2]float64{9e6, 10e6}
+				}
+				return [2]float64{1e6, 14e6}
+			}
+			config, err := ReadConfig(strings.NewReader("actuator: weights\n"+twoEqual+"\n"+test.config), "test")
+			if err != nil {
+				t.Fatal(err)
+			}
+			options := fakeOptions(t, f, "actuator: weights\n"+twoEqual)
+			config.StateDir = options.Config.StateDir
+			var log bytes.Buffer
+			options.Log = slog.New(slog.NewTextHandler(&log, nil))
+			c := began(t, options)
+			var was, last string
+			ideal := 0
+			for n, step := range slowSyncer(f, test.reload+1400, lacks, lacks) { // 700 s
+				if n == test.reload {
+					was = f.tunables["slice_idle"]
+					c.use(config)
+					last = f.tunables["slice_idle"]
+				}
+				c.interval(step())
+				if n > test.reload+20 && f.weight("/ca").Effective() == f.weight("/cb").Effective() {
+					ideal++
+				}
+			}
+			if was != "33" || (last == "8") == test.check {
+				t.Fatalf("slice_idle was %s, and %s after the reload", was, last)
+			}
+			if measured := strings.Contains(log.String(), "to measure again"); measured != test.check || !measured && ideal > 0 {
+				t.Errorf("measured again: %t, want %t; the ideal weights were in force in %d steps\n%s", measured, test.check, ideal, log.String())
+			}
+			if err := c.stop(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// A check ends with a reload that leaves nothing to measure, and with no other one.
+func TestAReloadEndsACheckOfTunablesThatItForbids(t *testing.T) {
+	for text, want := range map[string]bool{"tunables: none": false, "tunables: auto": true, "interval: 10s": true} {
+		f := newFakeHost("/ca", "/cb")
+		f.tunables = map[string]string{"low_latency": "0", "strict_guarantees": "1", "timeout_sync": "40", "nr_requests": "256", "slice_idle": "8"}
+		does := func(int) [2]float64 { return [2]float64{1e6, 14e6} }
+		tuned := func(int) [2]float64 { return [2]float64{1e6, 4e6} }
+		config, err := ReadConfig(strings.NewReader("actuator: weights\n"+twoEqual+"\n"+text), "test")
+		if err != nil {
+			t.Fatal(err)
+		}
+		options := fakeOptions(t, f, "actuator: weights\n"+twoEqual)
+		config.StateDir = options.Config.StateDir
+		c := began(t, options)
+		for _, step := range slowSyncer(f, 100, tuned, does) {
+			if c.tuning.check.level == 0 {
+				c.interval(step())
+			}
+		}
+		before := c.tuning.check
+		c.use(config)
+		if before.level == 0 || (c.tuning.check.level > 0) != want || c.onlyObserves() != want {
+			t.Errorf("%s: a check of level %d before, and %d after; only observes: %t; want it to go on: %t", text, before.level, c.tuning.check.level, c.onlyObserves(), want)
+		}
+		if err := c.stop(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // runForSliceIdle returns in how many steps slice_idle was 33, its value in the end, and the
 // log.
 func runForSliceIdle(t *testing.T, f *fakeHost, options Options) (was int, last, log string) {
