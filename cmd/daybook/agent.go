@@ -202,7 +202,7 @@ func controlNode(ctx context.Context, config control.Config, waits bool, a *agen
 	}
 	var promises livePromises
 	return control.Run(ctx, control.Options{
-		Disks: disks, RunDir: control.DefaultRunDir, Config: config, OpenHost: openStateHost, Log: log, OnIdeals: promises.set,
+		Disks: disks, RunDir: control.DefaultRunDir, Config: config, OpenHost: openStateHost, Log: log, OnIdeals: promises.set, OnEnd: promises.end,
 		Name: func(path string) string {
 			top, name, _ := a.Identify(path)
 			if top != path {

@@ -224,7 +224,7 @@ func (f *controlFlags) run(ctx context.Context, stdout, stderr io.Writer) error 
 		Load:   func() (control.Config, error) { return f.reload(ctx, reloadPatience) },
 		Accept: func(next control.Config) { current.Store(&next) },
 		DryRun: f.dryRun, Log: log, Recording: f.record.path,
-		Name: containerNames(), OnIdeals: promises.set,
+		Name: containerNames(), OnIdeals: promises.set, OnEnd: promises.end,
 		OpenSource: func(devices []string, interval time.Duration) (account.Source, error) {
 			observers.expect(interval)
 			source, err := openSource(ctx, sourceOptions{Devices: devices, Promises: promises.of, Interval: interval, Estimator: f.estimator, Calibration: f.calibration, Log: log,

@@ -31,6 +31,13 @@ func (p *livePromises) set(device string, ideals control.Ideals) {
 	p.byDevice[device] = ideals
 }
 
+// end removes those of a disk whose control has ended.
+func (p *livePromises) end(device string) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	delete(p.byDevice, device)
+}
+
 func (p *livePromises) of(device string) (meter.Promises, bool) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()

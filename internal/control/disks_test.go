@@ -103,8 +103,13 @@ func TestADiskThatIsGoneEndsOnlyItsOwnControl(t *testing.T) {
 		count[d.Device]++
 		gone = count["loop1"] == 3
 	}
+	var ended []string
+	options.OnEnd = func(device string) { ended = append(ended, device) }
 	if err := Run(context.Background(), options); err != nil {
 		t.Fatal(err)
+	}
+	if !slices.Equal(ended, []string{"loop1"}) {
+		t.Errorf("ended: %q; want loop1", ended)
 	}
 	if count["loop0"] != 8 || count["loop1"] != 3 {
 		t.Errorf("intervals: %v; want 8 of loop0 and 3 of loop1", count)

@@ -68,7 +68,10 @@ type Options struct {
 	// OnIdeals is called with the ideal weights of a disk's cgroups when they
 	// change; nil means no call.
 	OnIdeals func(device string, ideals Ideals)
-	Log      *slog.Logger
+	// OnEnd is called when the control of a disk ends because the disk is gone, or because it
+	// cannot start again under another scheduler; nil means no call.
+	OnEnd func(device string)
+	Log   *slog.Logger
 }
 
 // measured is a result of a source.

@@ -153,10 +153,22 @@ func (r *runner) dropGone() error {
 		if err := c.stop(); err != nil {
 			r.log.Error("cannot restore all settings of the disk that was removed", "device", c.disk.Device, "error", err)
 		}
-		r.live = slices.DeleteFunc(r.live, func(other *Controller) bool { return other == c })
-		if len(r.live) == 0 {
-			return fmt.Errorf("no disk is left to control: %w", gone)
+		if err := r.drop(c, gone); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+// drop goes on without a controller whose control has ended. The error means that no disk is
+// left; it wraps why.
+func (r *runner) drop(c *Controller, why error) error {
+	r.live = slices.DeleteFunc(r.live, func(other *Controller) bool { return other == c })
+	if r.options.OnEnd != nil {
+		r.options.OnEnd(c.disk.Device)
+	}
+	if len(r.live) == 0 {
+		return fmt.Errorf("no disk is left to control: %w", why)
 	}
 	return nil
 }

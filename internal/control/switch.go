@@ -35,9 +35,8 @@ func (r *runner) followSchedulers() error {
 		}
 		if err := r.follow(c, scheduler); err != nil {
 			r.log.Error("control of the disk ends: cannot start it anew with another scheduler", "device", c.disk.Device, "scheduler", scheduler, "error", err)
-			r.live = slices.DeleteFunc(r.live, func(other *Controller) bool { return other == c })
-			if len(r.live) == 0 {
-				return fmt.Errorf("no disk is left to control: %w", err)
+			if err := r.drop(c, err); err != nil {
+				return err
 			}
 		}
 	}

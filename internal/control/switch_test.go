@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/daybook-project/daybook/internal/account"
 	"github.com/daybook-project/daybook/internal/cgroup"
+	"github.com/daybook-project/daybook/internal/control/law"
 )
 
 // switchable is a disk whose scheduler can be changed to one without weights and
@@ -117,6 +119,46 @@ func TestControlFollowsAChangeOfTheScheduler(t *testing.T) {
 		})
 	}
 }
+
+// BFQ takes no weight above 1000, so that control cannot start again under it.
+func TestAnEndOfControlAfterAChangeOfTheSchedulerIsReported(t *testing.T) {
+	one, two := newFakeHost("/ca", "/cb"), newFakeHost("/ca", "/cb")
+	two.choosesScheduler("none")
+	gone := false
+	options := twoDisks(t, one, two, &gone, 8)
+	options.Config.Containers = []Rule{{Match: "/ca", Weight: 5000}, {Match: "/cb", Weight: 5000}}
+	options.Disks[1] = two.switchable(options.Disks[1])
+	wide := func(disk Disk) Disk {
+		disk.Host.Weights = wideWeights{disk.Host.Weights}
+		return disk
+	}
+	unweighted, err := options.Disks[1].Reopen(ActuatorAuto, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	options.Disks = []Disk{wide(options.Disks[0]), wide(unweighted)}
+	ideals := map[string]bool{}
+	options.OnIdeals = func(device string, _ Ideals) { ideals[device] = true }
+	var ended []string
+	options.OnEnd = func(device string) { ended = append(ended, device) }
+	count := map[string]int{}
+	options.OnInterval = func(d Decision) {
+		if count[d.Device]++; d.Device == "loop1" && count["loop1"] == 3 {
+			two.choosesScheduler("bfq")
+		}
+	}
+	if err := Run(context.Background(), options); err != nil {
+		t.Fatal(err)
+	}
+	if !ideals["loop0"] || !ideals["loop1"] || count["loop0"] != 8 || count["loop1"] != 3 || !slices.Equal(ended, []string{"loop1"}) {
+		t.Errorf("ideals of %v, intervals %v, ended %q; want only loop1 to end, after 3", ideals, count, ended)
+	}
+}
+
+// wideWeights take the weights of io.weight.
+type wideWeights struct{ WeightStore }
+
+func (wideWeights) Range() law.Range { return law.Range{Min: 1, Max: 10_000} }
 
 // As with "echo none > scheduler; echo bfq > scheduler": control restores everything in between, which
 // can take long.
