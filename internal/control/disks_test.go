@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -12,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/account"
 	"github.com/daybook-project/daybook/internal/blockdev"
@@ -129,6 +132,29 @@ func TestADiskThatIsGoneEndsOnlyItsOwnControl(t *testing.T) {
 	t.Run("reload before it is noticed", func(t *testing.T) { reloadWithoutADisk(t, 3, nil) })
 	t.Run("reload after it was noticed", func(t *testing.T) { reloadWithoutADisk(t, 4, nil) })
 	t.Run("reload that finds no meter", func(t *testing.T) { reloadWithoutADisk(t, 4, errors.New("no BTF")) })
+}
+
+// A read of sysfs can fail for another reason, as when the host has too many open files.
+func TestADiskThatCannotBeLookedAtForAMomentStaysControlled(t *testing.T) {
+	f := newFakeHost("/ca", "/cb")
+	options := fakeOptions(t, f, twoEqual, repeat(8, journalling)...)
+	count := 0
+	options.Disks[0].Present = func() error {
+		if count >= 2 && count < 5 || count == 6 {
+			return fmt.Errorf("disk loop0: %w", unix.ENFILE)
+		}
+		return nil
+	}
+	options.OnInterval = func(Decision) { count++ }
+	options.OnEnd = func(device string) { t.Errorf("the control of %s ended", device) }
+	var log bytes.Buffer
+	options.Log = slog.New(slog.NewTextHandler(&log, nil))
+	if err := Run(context.Background(), options); err != nil {
+		t.Error(err)
+	}
+	if n := strings.Count(log.String(), "too many open files in system"); count != 8 || n != 2 {
+		t.Errorf("%d intervals, and the error was logged %d times; want 8, and 2 because it came twice:\n%s", count, n, log.String())
+	}
 }
 
 // The kernel removes the tunables with the disk.

@@ -25,9 +25,9 @@ func (o *once) isNewError(err error) bool {
 type logged struct {
 	// cgroups are the errors of single ones.
 	cgroups map[string]once
-	// refresh and tunables are the errors of the last look for cgroups, and of the last time
-	// that tunables were set. notes are those of the plan.
-	refresh, tunables, notes once
+	// present, refresh and tunables are the errors of the last look for the disk and for cgroups,
+	// and of the last time that tunables were set. notes are those of the plan.
+	present, refresh, tunables, notes once
 	// unreachable: limits would not hold the shares.
 	unreachable bool
 }

@@ -15,8 +15,8 @@ type Disk struct {
 	Device, Dev string
 	// DeviceDir is for AcquireLock; DeviceDir(Device) on a real host.
 	DeviceDir string
-	// Present returns an error if the disk is gone, or is another one by now. nil
-	// means that it always exists.
+	// Present returns an error that wraps blockdev.ErrGone if the disk is gone, or is another
+	// one by now, and any other error if that cannot be seen. nil means that it always exists.
 	Present func() error
 	// Inode is as in State; 0 means not known. Replaced reports whether another disk has the
 	// name and number now; nil means that none has. Another file of a loop device is no

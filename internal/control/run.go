@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/daybook-project/daybook/internal/account"
+	"github.com/daybook-project/daybook/internal/blockdev"
 )
 
 // runner controls several disks from one source. Each has its own Controller, with
@@ -146,7 +147,10 @@ func (r *runner) devices() []string {
 func (r *runner) dropGone() error {
 	for _, c := range slices.Clone(r.live) {
 		gone := c.present()
-		if gone == nil {
+		if !errors.Is(gone, blockdev.ErrGone) {
+			if c.logged.present.isNewError(gone) {
+				r.log.Error("cannot see whether the disk is still there; control goes on", "device", c.disk.Device, "error", gone)
+			}
 			continue
 		}
 		r.log.Error("the disk is gone: its control ends", "device", c.disk.Device, "error", gone)
