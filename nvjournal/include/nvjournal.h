@@ -790,8 +790,8 @@ uint64_t nvj_stop(struct nvj_handle *handle);
  * transaction accesses a block that the next transaction has changed, both
  * commit together (NVJ_MERGED): no handle waits in the middle of its operation.
  * tid 0: all handles that were stopped before. If nothing was logged since the
- * last commit, and for another tid no handle of it is open, it returns 0 at once and
- * nvj_committed() does not change.
+ * last commit, it returns 0 at once, and nvj_committed() does not change. If tid is
+ * not 0, and handles of it are open, it first waits for them, and closes it.
  * NVJ_EINVAL: tid is later than nvj_running(); nothing was done. NVJ_EIO,
  * NVJ_EROFS: the transaction may survive or not. Must not be called with an
  * open handle.

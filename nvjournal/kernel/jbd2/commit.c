@@ -182,8 +182,9 @@ int jbd2_complete_transaction(journal_t *journal, tid_t tid)
 int jbd2_journal_force_commit(journal_t *journal)
 {
 	struct nvjk_journal *j = nvjk_of(journal);
+	int error = commit_and_call_back(j, READ_ONCE(j->newest));
 
-	return commit_and_call_back(j, READ_ONCE(j->newest));
+	return !error && is_journal_aborted(journal) ? -EIO : error;
 }
 
 /*

@@ -40,6 +40,7 @@ var cases = []struct {
 	{"volatile", []system{one}, volatileMemory},
 	{"write errors", all, writeErrors},
 	{"failed umount", ours, failedUmount},
+	{"failed mark", ours, failedMark},
 	{"failed thaw", ours, failedThaw},
 	{"lost frees", ours, lostFrees},
 	{"writeback", all, writebackWaits},

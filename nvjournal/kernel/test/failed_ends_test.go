@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/daybook-project/daybook/internal/atomicfile"
 	"github.com/daybook-project/daybook/vm/vmtest"
 )
 
@@ -19,12 +20,17 @@ func (d *device) onlyTheSuperblock() string {
 	return fmt.Sprintf("0 8 linear %s 0\n8 %d flakey %[1]s 8 0 60 1 error_writes", d.disk, d.sectors-8)
 }
 
+// allButTheSuperblock is a table with which each write of the first block fails.
+func (d *device) allButTheSuperblock() string {
+	return fmt.Sprintf("0 8 flakey %s 0 0 60 1 error_writes\n8 %d linear %[1]s 8", d.disk, d.sectors-8)
+}
+
 // flakyVolume is a volume on a device whose writes can be made to fail. The device does nothing
 // at a sync that has nothing to commit.
 func flakyVolume(t *testing.T, s system) (*device, *volume) {
 	t.Helper()
 	d := newDevice(t, vmtest.Device(t, "disk0"))
-	return d, s.make(t, plan{disk: d.node(), options: []string{"errors=remount-ro", "nobarrier"}})
+	return d, s.make(t, plan{disk: d.node(), size: s.smallestJournal(), options: []string{"errors=remount-ro", "nobarrier"}})
 }
 
 // endAfterErrors ends a volume whose superblock records an error, which e2fsck reports: so it is
@@ -66,6 +72,54 @@ func failedUmount(t *testing.T, s system) {
 	v.mount()
 	hasDirectories(t, v.dir, count)
 	v.endAfterErrors(func(dir string) { hasDirectories(t, dir, count) })
+}
+
+// A freeze cannot write the superblock, which would remove the mark. The file system goes on, and
+// the disk waits for its region; or it accepts no change.
+func failedMark(t *testing.T, s system) {
+	const count = 20
+	d, v := flakyVolume(t, s)
+	if err := syncedDirectories(v.dir, 0, count); err != nil {
+		t.Fatal(err)
+	}
+	// All is home then, and the next freeze writes the superblock alone.
+	if err := errors.Join(v.ioctl(fifreeze, nil), v.ioctl(fithaw, nil)); err != nil {
+		t.Fatal(err)
+	}
+	d.become(d.allButTheSuperblock())
+	if err := v.ioctl(fifreeze, nil); !errors.Is(err, unix.EIO) {
+		t.Errorf("a freeze: %v", err)
+		_ = v.ioctl(fithaw, nil)
+	}
+	d.become(d.working())
+	if err := v.superblockComesHome(); err == nil && !v.needsRecovery() {
+		t.Error("the disk does not wait for its region, and the file system goes on")
+	}
+	v.unmount()
+	v.mount()
+	hasDirectories(t, v.dir, count)
+	v.endAfterErrors(func(dir string) { hasDirectories(t, dir, count) })
+}
+
+// superblockComesHome changes the superblock, which has the first open file without a name, and
+// waits for two checkpoints.
+func (v *volume) superblockComesHome() error {
+	v.t.Helper()
+	_ = atomicfile.SyncFileSystem(v.dir) // reports the write that failed
+	file, err := os.Create(filepath.Join(v.dir, "nameless"))
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	if err := os.Remove(file.Name()); err != nil {
+		return err
+	}
+	for end := v.statistics()["checkpoints"] + 2; v.statistics()["checkpoints"] < end; {
+		if err := errors.Join(churn(filepath.Join(v.dir, "churn"), 60), atomicfile.SyncFileSystem(v.dir)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // A thaw cannot mark the disk. Whatever was committed then would be lost if the host failed, so
