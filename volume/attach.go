@@ -44,8 +44,8 @@ type AttachOptions struct {
 	// set-group-ID bits, and capabilities of programs. Without them it is
 	// mounted nodev and nosuid.
 	Dev, Suid bool
-	// Persist records that the volume is attached with these options at each start
-	// of the host, by AttachAllPersistent. The target must be missing or empty. While
+	// Persist records that the volume is attached with these options at each boot,
+	// by AttachAllPersistent. The target must be missing or empty. While
 	// nothing is attached it is immutable, so that no process can write into it.
 	Persist bool
 }

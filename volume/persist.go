@@ -274,5 +274,5 @@ func persistenceProblem(record Record) string {
 	if boot, err := kernel.BootID(); err != nil || s.DetachedBootID == boot {
 		return ""
 	}
-	return fmt.Sprintf("it should be attached at %s since the boot: daybook volume attach %s", s.Target, record.Name)
+	return fmt.Sprintf("it should be attached at %s since the last boot: daybook volume attach %s", s.Target, record.Name)
 }

@@ -49,7 +49,7 @@ func (r Repaired) Unrepaired() map[string]string {
 // a volume is damaged, ErrSystem if the repair of one failed, and ErrUnsupported if a newer
 // Daybook has written one; the other volumes are repaired then. It wraps
 // ErrWorkLeft if an unfinished creation or deletion could not be removed. If ctx ends, the
-// rest is not repaired, and the error wraps its cause.
+// rest is not repaired, and the error wraps ctx.Err().
 func (p *Pool) Repair(ctx context.Context) (_ Repaired, err error) {
 	defer func() { err = cause.Public(err) }()
 	// A tool that a killed process had started ends a moment after it, and
@@ -71,6 +71,7 @@ func (p *Pool) Repair(ctx context.Context) (_ Repaired, err error) {
 			return done, errors.Join(workErr, err)
 		}
 		did, err := p.repair(ctx, name, deadline)
+		err = cause.Public(err)
 		switch {
 		case err != nil && ctx.Err() != nil:
 			return done, errors.Join(workErr, fmt.Errorf("the repair of volume %s was interrupted: %w", name, ctx.Err()))

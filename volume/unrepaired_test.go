@@ -65,3 +65,28 @@ func TestAnInterruptedRepairReportsItself(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// The cause of a step's error is found in what it wraps.
+func TestAVolumeWithoutItsFileSystemIsDamaged(t *testing.T) {
+	r := newRig(t)
+	node := r.newDevice(2 * testBytes)
+	name := r.name("v")
+	r.create(name, CreateOptions{Device: node})
+	r.lie(name, func(record *Record) { record.Resize = testBytes })
+	device, err := os.OpenFile(node, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = device.Write(make([]byte, 4096))
+	if err := errors.Join(err, device.Sync(), device.Close()); err != nil {
+		t.Fatal(err)
+	}
+	done, err := r.pool.Repair(t.Context())
+	if !errors.Is(err, ErrCorrupt) || done.Damaged[name] == "" || len(done.Failed) > 0 {
+		t.Errorf("%+v, %v", done, err)
+	}
+	if err := r.pool.Delete(t.Context(), name, DeleteOptions{}); err != nil {
+		t.Error(err)
+	}
+	r.clear()
+}

@@ -4,8 +4,8 @@ import "fmt"
 
 // MemoryJournal is the slice of persistent memory that has the journal of a volume.
 type MemoryJournal struct {
-	// Region is the block device of the memory. Its name may change at the next start
-	// of the host; RegionID, which is in the table of slices, does not.
+	// Region is the block device of the memory. Its name may change at the next boot;
+	// RegionID, which is in the table of slices, does not.
 	Region   string `json:"region"`
 	RegionID string `json:"region_id,omitempty"`
 	// Slice identifies the slice in the table.

@@ -55,7 +55,7 @@ func (s Persistence) check(name string) error {
 	return nil
 }
 
-// PersistentAt says whether the volume is attached at a mount point at each start.
+// PersistentAt says whether the volume is attached at a mount point at each boot.
 func (r Volume) PersistentAt(target string) bool {
 	return r.Persist != nil && r.Persist.Target == target
 }

@@ -50,7 +50,7 @@ func SetImmutable(dir *os.File, on bool) (changed bool, err error) {
 	return true, nil
 }
 
-// checkLasting refuses a directory in memory, which is missing after the next start.
+// checkLasting refuses a directory in memory, which is missing after the next boot.
 func checkLasting(dir *os.File) error {
 	var st unix.Statfs_t
 	if err := unix.Fstatfs(int(dir.Fd()), &st); err != nil {
