@@ -20,7 +20,7 @@ func newAdviseCommand() *cobra.Command {
 		Short: "Compare the predictions of advise with measurements",
 		Long: `Advise checks the predictions of daybook advise. It measures a container that syncs
 beside each neighbour on one shared ext4, and then with each remedy: volumes on devices,
-volumes in images, and ext4 without ordered data. It compares the measured effect of
+volumes in images, and ext4 with dioread_nolock. It compares the measured effect of
 each remedy with what daybook advise predicts from the shared ext4 alone. The model was
 tuned with one set of cases; the bound is for the other set, which is measured twice, to
 see how far repeated measurements are apart. It fails if too few predictions are within

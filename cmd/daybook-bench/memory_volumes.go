@@ -49,7 +49,11 @@ nvjournal/kernel/native/build; for MariaDB also mariadbd and sysbench.`,
 				if err := read(kept, &result); err != nil {
 					return err
 				}
-				b.nameMemoryVolumes(result.Load, false)
+				selection := strings.HasSuffix(strings.TrimSuffix(strings.TrimSuffix(kept, ".json"), "-quick"), "-selection")
+				if b.docs != "" && selection {
+					return errors.New("--docs: the page has all arrangements and neighbours, and these figures are of a selection")
+				}
+				b.nameMemoryVolumes(result.Load, selection)
 				return b.finish(cmd, result)
 			}
 			selection := len(arrangements)+len(neighbours) > 0

@@ -46,8 +46,8 @@ func newControlCommand() *cobra.Command {
 		Long: `Control measures what each container cost the disk (charged I/O, journal, metadata
 written in place, uncharged data) and corrects the cgroups' weights until the shares
 match the ideal weights. The law "feedback" corrects ten times in an interval, the law
-"paper" once. If a container has a write limit of yours, control lowers it by the
-container's journal and metadata, which the limit does not count (limits: correct).
+"paper" once. If a container has a write limit of yours, control reduces it by
+the container's journal and metadata, which the limit does not count (limits: correct).
 
 Control checks whether weights hold the shares. If they do not, control logs it, sets
 the tunables of BFQ that help (tunables: auto), and then enforces the shares by limits

@@ -91,7 +91,7 @@ Without direct I/O, attach fails with the reason, unless --allow-cache is given.
 				return err
 			}
 			if err := v.registry().Note(cmd.Context(), pool); err != nil {
-				if o.Persist { // it would not be found at the next start
+				if o.Persist { // it would not be found at the next boot
 					return explainVolume(fmt.Errorf("cannot attach volume %s at each boot: %w", args[0], err))
 				}
 				v.warnNotNoted(cmd, err)

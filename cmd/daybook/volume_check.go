@@ -156,7 +156,7 @@ func writeRepaired(out io.Writer, pools []repairedJSON, whole bool) {
 			say(p.Pool, "volume %s is damaged: %s", name, top.Safe(p.Damaged[name]))
 		}
 		for _, name := range slices.Sorted(maps.Keys(p.Failed)) {
-			say(p.Pool, "volume %s, repair failed: %s", name, top.Safe(p.Failed[name]))
+			say(p.Pool, "volume %s: the repair failed: %s", name, top.Safe(p.Failed[name]))
 		}
 		for _, name := range slices.Sorted(maps.Keys(p.Newer)) {
 			say(p.Pool, "volume %s, not repaired: %s", name, top.Safe(p.Newer[name]))

@@ -95,7 +95,7 @@ func writeStatus(out io.Writer, s volume.Status, snapshots []volume.SnapshotStat
 		line("made from", "%s", s.Origin)
 	}
 	if s.Persist != nil {
-		line("at each start", "%s", persistenceText(s.Persist))
+		line("at each boot", "%s", persistenceText(s.Persist))
 	}
 	writeAttachment(line, s)
 	for _, snapshot := range snapshots {

@@ -30,6 +30,6 @@ func isUnitEnabled(root, unit string) bool {
 // warnOfNoUnit warns that nothing attaches a persistent volume at the next boot.
 func warnOfNoUnit(cmd *cobra.Command, root, name string) {
 	if !isUnitEnabled(root, attachUnit) {
-		fmt.Fprintf(cmd.ErrOrStderr(), "daybook: the unit %s is not enabled, so nothing attaches volume %s at the next boot; install the unit and run \"systemctl enable %[1]s\", or run \"daybook volume attach --all-persistent\" at each start\n", attachUnit, name)
+		fmt.Fprintf(cmd.ErrOrStderr(), "daybook: the unit %s is not enabled, so nothing attaches volume %s at the next boot; install the unit and run \"systemctl enable %[1]s\", or run \"daybook volume attach --all-persistent\" at each boot\n", attachUnit, name)
 	}
 }

@@ -27,7 +27,7 @@ func TestPersistentVolumeIsAttachedAgain(t *testing.T) {
 	s.must("create", s.name, "--pool", s.path("pool"), "--size", "16M")
 	s.must("attach", s.name, "--target", target, "--persist")
 	defer func() { _, _ = s.run("detach", s.name) }()
-	if text := s.must("inspect", s.name); !strings.Contains(text, "at each start") {
+	if text := s.must("inspect", s.name); !strings.Contains(text, "at each boot") {
 		t.Errorf("inspect prints\n%s", text)
 	}
 	s.must("detach", s.name, "--keep-persist")

@@ -116,7 +116,7 @@ func (c *Controller) acceptChanges(changed map[*governed]Setting, again bool) {
 }
 
 // chosenAgain reports whether the disk's scheduler was chosen again since the last look. Where that
-// is not known, it is taken for that if all weights on the disk, and nothing else, are gone at once.
+// is not known, the answer is true if all weights on the disk, and nothing else, are gone at once.
 func (c *Controller) chosenAgain(changed map[*governed]Setting) bool {
 	if c.host.Tunables != nil {
 		if scheduler, err := c.host.Tunables.Scheduler(); err == nil && scheduler != c.state.Scheduler {

@@ -80,8 +80,8 @@ static int refuse_inside(const char *file, uint64_t offset)
 				 " bytes, so it includes this byte; begin after it (--offset), or "
 				 "make it shorter: nvj format %s --size %" PRIu64
 				 "; or destroy it with --force",
-				 file, offset, at, super.size_bytes,
-				 nvju_journal(file, at, text), offset - at);
+				 file, offset, at, super.size_bytes, nvju_journal(file, at, text),
+				 offset - at);
 			result = -1;
 		}
 		next = at + (super.size_bytes + SLICES_BEFORE_BYTES - 1) / SLICES_BEFORE_BYTES *

@@ -134,7 +134,8 @@ static void show_text(const struct look *look, const struct owner *owner, const 
 	       placement_text(super));
 	printf("commit ring         %u records of %u bytes\n", super->commits,
 	       super->commit_lines * NVJ_LINE_BYTES);
-	report_text(report, stdout);
+	if (exit_code != EXIT_UNUSABLE) /* else nothing is known of its transactions */
+		report_text(report, stdout);
 	for (n = 0; n < super->partitions; n++) {
 		struct ring ring = ring_of(look, report, n);
 

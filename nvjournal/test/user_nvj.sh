@@ -303,6 +303,7 @@ flip d 8256
 must 2 'tail' "$nvj" check d
 ! grep -q 'up to transaction' out || { echo "check knows transactions without a tail"; cat out; exit 1; }
 must 2 'tail' "$nvj" inspect d
+! grep -q 'up to transaction' out || { echo "inspect knows transactions without a tail"; cat out; exit 1; }
 must 2 'tail' "$nvj" recover --allow-volatile d --target s
 
 head -c 1048576 store.journal > d

@@ -40,6 +40,9 @@ func Measure(ctx context.Context, l fixture.Lab, o Options) (Result, error) {
 	if err := checkMemory(o.Lanes); err != nil {
 		return result, err
 	}
+	if err := fixture.RemoveLeftovers(); err != nil { // before the lanes
+		return result, err
+	}
 	jobs := slices.DeleteFunc(result.jobs(), func(j job) bool {
 		return len(o.Only) > 0 && j.kind == Judged && !slices.Contains(o.Only, j.scenario.Name)
 	})

@@ -52,6 +52,9 @@ func simulated(ctx context.Context, tree *cgroup.Tree, o fixture.Options) (*file
 // fileSystem makes the file system that the options describe on the devices, with
 // the sizes of the devices. On error nothing is left mounted.
 func (d Devices) fileSystem(ctx context.Context, tree *cgroup.Tree, o fixture.Options) (g *fileSystem, err error) {
+	if err := fixture.RemoveLeftovers(); err != nil {
+		return nil, err
+	}
 	var undo []func() error
 	closeAll := func() error {
 		var errs []error
