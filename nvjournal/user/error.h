@@ -11,10 +11,13 @@
  */
 int nvju_fail(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Of a path with each byte a quotation mark, which takes four in quotes. */
-#define NVJU_WORD_BYTES (4 * PATH_MAX + 3)
+/* Of a path with some quotation marks, each of which takes four bytes in quotes. */
+#define NVJU_WORD_BYTES (PATH_MAX + 64)
 
-/* Returns text: word as a shell reads it, in single quotes if it needs them. */
+/*
+ * Returns text: word as a shell reads it, in single quotes if it needs them. It is cut off
+ * where it does not fit.
+ */
 const char *nvju_word(const char *word, char text[NVJU_WORD_BYTES]);
 
 #define NVJU_JOURNAL_BYTES (NVJU_WORD_BYTES + 32)
