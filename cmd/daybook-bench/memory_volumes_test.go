@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -73,6 +74,26 @@ func TestASelectionOfMemoryVolumesHasItsOwnFigures(t *testing.T) {
 		if b.nameMemoryVolumes(c.load, c.selection); b.output != c.want {
 			t.Errorf("%+v: %s", c, b.output)
 		}
+	}
+}
+
+// The kept figures of a selection make no page, and stay beside those of all.
+func TestKeptFiguresOfASelectionMakeNoPage(t *testing.T) {
+	directory := t.TempDir()
+	text, err := encode(memoryvolumes.Result{Load: memoryvolumes.Writer, Rounds: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept, all := filepath.Join(directory, "memory-volumes-selection.json"), filepath.Join(directory, "memory-volumes.json")
+	if err := os.WriteFile(kept, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := runBench(t, "memory-volumes", "--again", kept, "--output", all, "--docs", directory); err == nil || !strings.Contains(err.Error(), "of a selection") {
+		t.Errorf("with a page: %v", err)
+	}
+	_ = runBench(t, "memory-volumes", "--again", kept, "--output", all)
+	if _, err := os.Stat(all); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the figures of all: %v", err)
 	}
 }
 

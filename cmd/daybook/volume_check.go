@@ -67,8 +67,8 @@ gone, and a volume is attached completely or not at all. Repair may run at any t
 be repeated. It leaves alone what a living process works on, and every loop device,
 mount or cgroup that no volume's record names.
 
-If a volume is damaged, such as by a missing image, repair names it and ends with 1. So
-it does if the repair of a volume fails, such as on a full disk; then run repair again.
+If a volume is damaged, such as by a missing image, repair names it and ends with 1. It
+also ends with 1 if a repair fails, such as on a full disk; then run repair again.
 "daybook volume check" checks file systems.
 
 An unfinished creation or deletion in an LVM volume group that is gone cannot be removed.

@@ -25,12 +25,28 @@ func (d *device) allButTheSuperblock() string {
 	return fmt.Sprintf("0 8 flakey %s 0 0 60 1 error_writes\n8 %d linear %[1]s 8", d.disk, d.sectors-8)
 }
 
-// flakyVolume is a volume on a device whose writes can be made to fail. The device does nothing
-// at a sync that has nothing to commit.
+// flakyDirectories are synced in a flakyVolume.
+const flakyDirectories = 20
+
+// flakyVolume is a volume with directories, on a device whose writes can be made to fail. The
+// device does nothing at a sync that has nothing to commit.
 func flakyVolume(t *testing.T, s system) (*device, *volume) {
 	t.Helper()
 	d := newDevice(t, vmtest.Device(t, "disk0"))
-	return d, s.make(t, plan{disk: d.node(), size: s.smallestJournal(), options: []string{"errors=remount-ro", "nobarrier"}})
+	v := s.make(t, plan{disk: d.node(), size: s.smallestJournal(), options: []string{"errors=remount-ro", "nobarrier"}})
+	if err := syncedDirectories(v.dir, 0, flakyDirectories); err != nil {
+		t.Fatal(err)
+	}
+	return d, v
+}
+
+// endWithDirectories mounts a flakyVolume, with the region if it waits for that, and ends it.
+func (v *volume) endWithDirectories() {
+	v.t.Helper()
+	check := func(dir string) { hasDirectories(v.t, dir, flakyDirectories) }
+	v.mount()
+	check(v.dir)
+	v.endAfterErrors(check)
 }
 
 // endAfterErrors ends a volume whose superblock records an error, which e2fsck reports: so it is
@@ -58,30 +74,20 @@ func hasDirectories(t *testing.T, dir string, count int) {
 // An umount cannot write all blocks home. The disk then waits for its region, which has them, and
 // neither ext4 nor e2fsck accepts it without.
 func failedUmount(t *testing.T, s system) {
-	const count = 20
 	d, v := flakyVolume(t, s)
-	if err := syncedDirectories(v.dir, 0, count); err != nil {
-		t.Fatal(err)
-	}
 	d.become(d.onlyTheSuperblock())
 	v.unmount()
 	d.become(d.working())
 	if !v.needsRecovery() {
 		t.Error("the disk says that it has everything")
 	}
-	v.mount()
-	hasDirectories(t, v.dir, count)
-	v.endAfterErrors(func(dir string) { hasDirectories(t, dir, count) })
+	v.endWithDirectories()
 }
 
 // A freeze cannot write the superblock, which would remove the mark. The file system goes on, and
 // the disk waits for its region; or it accepts no change.
 func failedMark(t *testing.T, s system) {
-	const count = 20
 	d, v := flakyVolume(t, s)
-	if err := syncedDirectories(v.dir, 0, count); err != nil {
-		t.Fatal(err)
-	}
 	// All is home then, and the next freeze writes the superblock alone.
 	if err := errors.Join(v.ioctl(fifreeze, nil), v.ioctl(fithaw, nil)); err != nil {
 		t.Fatal(err)
@@ -96,9 +102,7 @@ func failedMark(t *testing.T, s system) {
 		t.Error("the disk does not wait for its region, and the file system goes on")
 	}
 	v.unmount()
-	v.mount()
-	hasDirectories(t, v.dir, count)
-	v.endAfterErrors(func(dir string) { hasDirectories(t, dir, count) })
+	v.endWithDirectories()
 }
 
 // superblockComesHome changes the superblock, which has the first open file without a name, and
@@ -125,11 +129,7 @@ func (v *volume) superblockComesHome() error {
 // A thaw cannot mark the disk. Whatever was committed then would be lost if the host failed, so
 // nothing is.
 func failedThaw(t *testing.T, s system) {
-	const count = 20
 	d, v := flakyVolume(t, s)
-	if err := syncedDirectories(v.dir, 0, count); err != nil {
-		t.Fatal(err)
-	}
 	if err := v.ioctl(fifreeze, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +147,5 @@ func failedThaw(t *testing.T, s system) {
 	}
 	d.become(d.working())
 	v.unmount()
-	v.mount()
-	hasDirectories(t, v.dir, count)
-	v.endAfterErrors(func(dir string) { hasDirectories(t, dir, count) })
+	v.endWithDirectories()
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strconv"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
@@ -93,15 +91,11 @@ func (d Devices) fileSystem(ctx context.Context, tree *cgroup.Tree, o fixture.Op
 	if err := ext4.Make(ctx, d.Disk, options); err != nil {
 		return nil, err
 	}
-	home, err := fixture.MakeHome()
-	if err != nil {
+	var remove func() error
+	if g.directory, remove, err = fixture.MakeMountPoint(); err != nil {
 		return nil, err
 	}
-	g.directory = filepath.Join(home, "mnt")
-	undo = append(undo, func() error { return errors.Join(os.Remove(g.directory), os.Remove(home)) })
-	if err := os.Mkdir(g.directory, 0o700); err != nil {
-		return nil, err
-	}
+	undo = append(undo, remove)
 	if err := ext4.Mount(d.Disk, g.directory, mount); err != nil {
 		return nil, err
 	}
