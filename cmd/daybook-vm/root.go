@@ -21,7 +21,7 @@ const (
 
 // Exit codes of run, besides those of the command in the guest.
 const (
-	exitEnded    = 121 // the guest powered off or rebooted under the command
+	exitEnded    = 121 // the guest powered off or rebooted before all was done
 	exitKilled   = 122 // --kill-after killed the guest
 	exitPanicked = 123 // the guest's kernel panicked
 	exitTimeout  = 124 // --timeout expired

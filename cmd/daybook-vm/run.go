@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,7 +38,8 @@ is deleted afterwards. PATH:SIZE keeps it in that file for the next run, also af
 Exit codes: the command's own, 126 if it cannot be run and 127 if it is not in
 the guest, 128+N if signal N killed it; and
 
-  121  the guest powered off or rebooted under the command
+  121  the guest powered off or rebooted before all was done: under the command, or
+       before the files of --fetch were here
   122  --kill-after killed the guest
   123  the guest's kernel panicked
   124  --timeout expired
@@ -234,7 +236,7 @@ func (r request) do(ctx context.Context) error {
 		say("the guest's kernel: %s", line)
 	}
 	if m.Err() != nil || ctx.Err() != nil {
-		return err
+		return cmp.Or(err, r.leftUndone(cmp.Or(context.Cause(ctx), m.Err())), r.lost(out))
 	}
 	finishErr := errors.Join(r.finish(ctx, m), r.lost(out))
 	if err != nil && finishErr != nil {
@@ -242,6 +244,15 @@ func (r request) do(ctx context.Context) error {
 		return err
 	}
 	return errors.Join(err, finishErr)
+}
+
+// leftUndone returns the status if the guest was gone before what comes after a command that succeeded.
+// A guest that powered off by itself has shut down its disks.
+func (r request) leftUndone(gone error) error {
+	if errors.Is(gone, vm.ErrEnded) && len(r.fetches) == 0 {
+		return nil
+	}
+	return r.status(gone)
 }
 
 // wait waits for the command, and kills the guest after killAfter.
@@ -312,7 +323,7 @@ func (r request) status(err error) error {
 	case errors.Is(err, vm.ErrKilled) && r.killAfter > 0:
 		return statusError{exitKilled, fmt.Sprintf("the guest was killed after %s (--kill-after)", r.killAfter)}
 	case errors.Is(err, vm.ErrEnded):
-		return statusError{exitEnded, "the guest powered off or rebooted before the command ended"}
+		return statusError{exitEnded, "the guest powered off or rebooted before all was done"}
 	default:
 		return statusError{exitHarness, err.Error()}
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -109,6 +110,26 @@ func TestExitCodesOfRun(t *testing.T) {
 				t.Errorf("%+v, want code %d", got, test.code)
 			}
 		})
+	}
+}
+
+// A command that succeeded is no success of the whole if its files could not be fetched any more.
+func TestAGuestThatIsGoneTooEarlyIsNoSuccess(t *testing.T) {
+	for _, test := range []struct {
+		gone    error
+		fetches [][2]string
+		code    int
+	}{
+		{vm.ErrEnded, nil, 0},
+		{vm.ErrEnded, [][2]string{{"/out", "out"}}, 121},
+		{fmt.Errorf("%w: BUG", vm.ErrPanicked), nil, 123},
+		{errTimeout, nil, 124},
+	} {
+		err := request{fetches: test.fetches}.leftUndone(test.gone)
+		var status statusError
+		if errors.As(err, &status); status.code != test.code || (err == nil) != (test.code == 0) {
+			t.Errorf("%v, %q: %v; want code %d", test.gone, test.fetches, err, test.code)
+		}
 	}
 }
 

@@ -20,8 +20,8 @@ const (
 	codeNotFound      = 127
 )
 
-// outputGrace limits the wait for output after a process ended: its children
-// may keep its pipes open forever.
+// outputGrace limits the wait for the output of a process's children after it ended: they
+// may keep its pipes open forever. What the process wrote itself is waited for.
 const outputGrace = time.Second
 
 // start runs one process. In all cases the host gets one Exit.
@@ -37,19 +37,31 @@ func (s *server) start(id uint32, request wire.Request) {
 	}
 	var copies sync.WaitGroup
 	ended := make(chan struct{})
-	for kind, output := range outputs {
-		copies.Go(func() { s.copyOutput(kind, id, output, ended) })
+	for _, o := range outputs {
+		copies.Go(func() {
+			o.copy(func(b []byte) {
+				select {
+				case <-ended:
+				default:
+					_ = s.sendOutput(o.kind, id, b)
+				}
+			})
+		})
 	}
 	go func() {
 		status := <-exited
 		s.mu.Lock()
 		delete(s.byID, id)
 		s.mu.Unlock()
+		grace := time.After(outputGrace)
+		for _, o := range outputs {
+			<-o.written()
+		}
 		drained := make(chan struct{})
 		go func() { copies.Wait(); close(drained) }()
 		select {
 		case <-drained:
-		case <-time.After(outputGrace):
+		case <-grace:
 		}
 		close(ended)
 		result := wire.Result{Code: status.ExitStatus()}
@@ -61,7 +73,7 @@ func (s *server) start(id uint32, request wire.Request) {
 }
 
 // spawn starts the process in a session of its own, with pipes for its output.
-func (s *server) spawn(id uint32, request wire.Request) (<-chan unix.WaitStatus, map[wire.Kind]*os.File, error) {
+func (s *server) spawn(id uint32, request wire.Request) (<-chan unix.WaitStatus, []*output, error) {
 	env := mergeEnvironment(childEnvironment(), request.Env)
 	dir := request.Dir
 	if dir == "" {
@@ -107,27 +119,7 @@ func (s *server) spawn(id uint32, request wire.Request) (<-chan unix.WaitStatus,
 	s.byPID[process.Pid] = exited
 	s.byID[id] = process.Pid
 	_ = process.Release() // reap waits for it
-	return exited, map[wire.Kind]*os.File{wire.Stdout: stdoutRead, wire.Stderr: stderrRead}, nil
-}
-
-// copyOutput sends the output of a process. After ended it discards output, so
-// that a full or closed pipe does not stop the children of the process.
-func (s *server) copyOutput(kind wire.Kind, id uint32, output *os.File, ended <-chan struct{}) {
-	defer output.Close()
-	b := make([]byte, wire.OutputPayload)
-	for {
-		n, err := output.Read(b)
-		select {
-		case <-ended:
-		default:
-			if n > 0 {
-				_ = s.sendOutput(kind, id, b[:n])
-			}
-		}
-		if err != nil {
-			return
-		}
-	}
+	return exited, []*output{{kind: wire.Stdout, pipe: stdoutRead}, {kind: wire.Stderr, pipe: stderrRead}}, nil
 }
 
 // findProgram searches for a program like a shell.
