@@ -104,6 +104,7 @@ lint: setup-kernel build-vm ## gofmt, go vet, staticcheck, clang-format, sparse,
 generate: ## compile the BPF programs again (clang)
 	scripts/setup build lint
 	$(GO) generate ./internal/...
+	scripts/bpf-sums >internal/bpf.sums
 
 man: build ## manual pages in build/man
 	rm -rf $(BUILD)/man && mkdir -p $(BUILD)/man

@@ -16,8 +16,8 @@ func TestTopNeedsNoCapabilityOfAnAdministrator(t *testing.T) {
 	command := exec.Command(needs.Tool(t, "setpriv"), "--bounding-set", "-sys_admin", os.Args[0], "top", "--once", "--interval", "1s")
 	command.Env = append(os.Environ(), commandVariable+"=1")
 	out, err := command.CombinedOutput()
-	if err != nil && strings.Contains(string(out), "cannot load the BPF programs") {
-		t.Skipf("this kernel loads no programs without CAP_SYS_ADMIN: %s", out)
+	if _, module := os.Stat("/sys/kernel/btf/ext4"); err != nil && module == nil && strings.Contains(string(out), "cannot load the BPF programs") {
+		t.Skipf("ext4 is a module, whose types only CAP_SYS_ADMIN reads: %s", out)
 	}
 	if err != nil {
 		t.Errorf("%v: %s", err, out)
