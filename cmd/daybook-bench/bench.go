@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,9 +23,14 @@ import (
 // to write the results.
 type bench struct {
 	name, output, docs string
-	// command makes the page again; "": make bench-NAME.
+	// command makes the page again; "": make bench-NAME with the chosen flags.
 	command string
-	quick   bool
+	// target is the name before that of a variant; chosen are the flags of this measurement.
+	target, chosen string
+	// kept means that the figures were read from a file; its command is then that of the page.
+	// copied means that the user named a file for them.
+	kept, copied bool
+	quick        bool
 	// whole makes the text of the page from that of the report, if other parts of the page
 	// stay; nil: the report is the page.
 	whole func(report string) (page string, err error)
@@ -39,12 +43,13 @@ func (b *bench) flags(cmd *cobra.Command) {
 	flags.BoolVar(&b.quick, "quick", false, "a short measurement, to try the command; its figures are in "+b.name+"-quick.json")
 	flags.StringVar(&b.output, "output", filepath.Join("build", "bench", b.name+".json"), "write the figures to `FILE`")
 	flags.StringVar(&b.docs, "docs", "", "write the page "+b.name+".md and its picture into `DIR`")
-	cmd.PreRunE = func(*cobra.Command, []string) error { return b.begin() }
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error { return b.begin(cmd) }
 }
 
 // begin names the file of the figures, and tries whether the results can be written: a measurement may
 // take hours.
-func (b *bench) begin() error {
+func (b *bench) begin(cmd *cobra.Command) error {
+	b.target, b.chosen, b.copied = b.name, chosen(cmd), cmd.Flags().Changed("output")
 	b.figures(b.name)
 	err := tryReplacing(b.output)
 	if b.docs != "" {
@@ -126,7 +131,7 @@ func measure[F figures](b *bench, cmd *cobra.Command, run func(ctx context.Conte
 // again measures nothing. It finishes with the results in a file.
 func again[F figures](b *bench, cmd *cobra.Command, path string) error {
 	var result F
-	if err := read(path, &result); err != nil {
+	if err := b.readKept(path, &result); err != nil {
 		return err
 	}
 	return b.finish(cmd, result)
@@ -143,7 +148,10 @@ func (b *bench) finish(cmd *cobra.Command, result figures) error {
 // finishWith is finish with another page.
 func (b *bench) finishWith(cmd *cobra.Command, result figures, page func() (report.Report, error)) error {
 	// First the figures: whatever fails then, they are not lost. The tables are printed in any case.
-	errs := []error{b.save(result)}
+	var errs []error
+	if !b.kept || b.copied {
+		errs = append(errs, b.save(result))
+	}
 	r, err := page()
 	if err != nil {
 		return errors.Join(append(errs, err)...)
@@ -163,11 +171,7 @@ func (b *bench) finishWith(cmd *cobra.Command, result figures, page func() (repo
 
 // writePage writes a report and its picture into the folder of the results pages.
 func (b *bench) writePage(r report.Report) error {
-	command := cmp.Or(b.command, "make bench-"+b.name)
-	if b.quick {
-		command = "daybook-bench " + b.name + " --quick"
-	}
-	text := r.Markdown(command, b.name+".svg")
+	text := r.Markdown(b.made(), b.name+".svg")
 	if b.whole != nil {
 		page, err := b.whole(string(text))
 		if err != nil {

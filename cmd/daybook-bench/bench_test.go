@@ -145,7 +145,11 @@ func TestFiguresAreKeptThoughABoundIsMissed(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		text, err := os.ReadFile(b.output)
-		if err != nil || string(text) != "{\n  \"rounds\": 3\n}\n" {
+		want := "{\n  \"command\": \"make bench-scale\",\n  \"rounds\": 3\n}\n"
+		if c.quick {
+			want = "{\n  \"command\": \"daybook-bench scale --quick\",\n  \"rounds\": 3\n}\n"
+		}
+		if err != nil || string(text) != want {
 			t.Errorf("%s: figures %q, %v", name, text, err)
 		}
 		page, err := os.ReadFile(filepath.Join(directory, "scale.md"))
@@ -256,3 +260,63 @@ func TestFilesAreReplacedAsAWhole(t *testing.T) {
 		t.Errorf("by a link: %q, %v", text, err)
 	}
 }
+
+// Figures that are only shown again replace no others.
+func TestWritingAPageAgainKeepsTheFigures(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if err := os.MkdirAll("build/bench", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	whole, part := "build/bench/memory-volumes.json", "build/bench/memory-volumes.partial.json"
+	for path, text := range map[string]string{whole: `{"load": "writer", "rounds": 5}`, part: `{"load": "writer", "rounds": 3}`} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := runBench(t, "memory-volumes", "--again", part); err == nil || !strings.HasPrefix(err.Error(), missedBounds) {
+		t.Errorf("%v; want no goal to be met by nothing", err)
+	}
+	if text, err := os.ReadFile(whole); err != nil || string(text) != `{"load": "writer", "rounds": 5}` {
+		t.Errorf("the other figures: %s, %v", text, err)
+	}
+}
+
+// A page names the command that makes it, with the flags that changed what was measured; also if it is
+// written again.
+func TestThePageNamesTheFlagsOfItsMeasurement(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{nil, "make bench-ext4nvj"},
+		{[]string{"--docs", "docs", "--source", "x"}, "make bench-ext4nvj"},
+		{[]string{"--native"}, "make bench-ext4nvj BENCHFLAGS=--native"},
+		{[]string{"--native", "--rounds", "4", "--threads", "1,16", "--only=10us", "--only=80us/create"}, `make bench-ext4nvj BENCHFLAGS="--native --only 10us,80us/create --rounds 4 --threads 1,16"`},
+		{[]string{"--quick", "--rounds=2"}, "daybook-bench ext4nvj --quick --rounds 2"},
+	} {
+		b := &bench{name: "ext4nvj"}
+		var f filesystemsFlags
+		native := false
+		cmd := &cobra.Command{RunE: func(cmd *cobra.Command, _ []string) error { return b.finish(cmd, nothing{}) }}
+		b.flags(cmd)
+		f.flags(cmd, nil, nil)
+		cmd.Flags().BoolVar(&native, "native", false, "")
+		cmd.SetArgs(append([]string{"--output", "figures.json"}, c.args...))
+		cmd.SetOut(&bytes.Buffer{})
+		if err := cmd.Execute(); err != nil || b.made() != c.want {
+			t.Errorf("%q: %q, %v; want %q", c.args, b.made(), err, c.want)
+		}
+		again := bench{name: "ext4nvj"}
+		var figures nothing
+		if err := again.readKept("figures.json", &figures); err != nil || again.made() != c.want {
+			t.Errorf("%q: again %q, %v; want %q", c.args, again.made(), err, c.want)
+		}
+	}
+}
+
+// nothing was measured.
+type nothing struct{}
+
+func (nothing) Report() (report.Report, error) { return report.Report{Title: "Nothing"}, nil }
+func (nothing) Check() error                   { return nil }

@@ -42,7 +42,8 @@ fails if package blame attributes too little of the time to the cause.`,
 // causes measures the injected causes, or reads what was measured before.
 func (b *bench) causes(cmd *cobra.Command, from string) (result causes.Result, err error) {
 	if from != "" {
-		return result, read(from, &result)
+		err := b.readKept(from, &result)
+		return result, err
 	}
 	lab, err := b.lab(cmd)
 	if err != nil {

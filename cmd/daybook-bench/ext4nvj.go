@@ -66,7 +66,7 @@ executes more than stock ext4.`,
 				return f.countInstructions(cmd, b)
 			case f.kept != "":
 				var result filesystems.Result
-				if err := read(f.kept, &result); err != nil {
+				if err := b.readKept(f.kept, &result); err != nil {
 					return err
 				}
 				b.nameExt4NVJ(result.Native != nil, result.KVM)
@@ -132,6 +132,9 @@ func (b *bench) nameExt4NVJ(native, underKVM bool) {
 		name += "-kvm"
 	}
 	b.figures(name)
+	if native {
+		b.command = filesystems.NativeCommand
+	}
 	if !native { // the page of emulated figures has a part for the native ones
 		b.name = name
 	}
@@ -148,11 +151,7 @@ func (b *bench) finishExt4NVJ(cmd *cobra.Command, result filesystems.Result) err
 		if result.Native == nil {
 			return filesystems.WithNativePart(report, part), nil
 		}
-		command := filesystems.NativeCommand
-		if b.quick {
-			command = "daybook-bench ext4nvj --native --quick"
-		}
-		part, err = result.NativeMarkdown(command)
+		part, err = result.NativeMarkdown(b.made())
 		return filesystems.WithNativePart(page, part), err
 	}
 	return b.finish(cmd, result)

@@ -46,10 +46,11 @@ func TestAPartOfThePageIsWrittenAndJudged(t *testing.T) {
 		// changed is a text of the new part; papers is one of the page of the papers, if it
 		// changes; command repeats it.
 		changed, papers, command string
+		chosen                   string
 	}{
-		"emulated":      {emulated, false, "| ext4nvj, P = 8 | 4321 ", "", "\nmake bench-ext4nvj\n"},
-		"native":        {native, false, "| ext4nvj, P = 8 | 1234 ", "ext4 2345", "\n" + filesystems.NativeCommand + "\n"},
-		"native, quick": {native, true, "| ext4nvj, P = 8 | 1234 ", "ext4 2345", "\ndaybook-bench ext4nvj --native --quick\n"},
+		"emulated":      {emulated, false, "| ext4nvj, P = 8 | 4321 ", "", "\nmake bench-ext4nvj\n", ""},
+		"native":        {native, false, "| ext4nvj, P = 8 | 1234 ", "ext4 2345", "\n" + filesystems.NativeCommand + "\n", "--native"},
+		"native, quick": {native, true, "| ext4nvj, P = 8 | 1234 ", "ext4 2345", "\ndaybook-bench ext4nvj --quick --native\n", "--native"},
 	} {
 		docs := t.TempDir()
 		if err := os.CopyFS(docs, os.DirFS(filepath.Join("..", "..", "docs"))); err != nil {
@@ -65,7 +66,7 @@ func TestAPartOfThePageIsWrittenAndJudged(t *testing.T) {
 		}
 		partBefore, restBefore := filesystems.NativePart(text("results/ext4nvj.md"))
 		papersBefore := text("papers.md")
-		b := &bench{name: "ext4nvj", output: filepath.Join(docs, "ext4nvj.json"), docs: filepath.Join(docs, "results"), quick: c.quick}
+		b := &bench{name: "ext4nvj", output: filepath.Join(docs, "ext4nvj.json"), docs: filepath.Join(docs, "results"), quick: c.quick, chosen: c.chosen}
 		cmd := &cobra.Command{}
 		cmd.SetOut(&bytes.Buffer{})
 		if err := b.finishExt4NVJ(cmd, c.result); err == nil || !strings.HasPrefix(err.Error(), "outside the bounds:\n") {

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -37,6 +40,7 @@ func read(path string, result any) error {
 func (b *bench) before(result any) error {
 	err := read(b.output, result)
 	if !errors.Is(err, fs.ErrNotExist) {
+		b.chosen = "" // flags that choose a part of the page do not make it
 		return err
 	}
 	if b.docs != "" {
@@ -46,8 +50,44 @@ func (b *bench) before(result any) error {
 	return nil
 }
 
-// save keeps a result.
-func (b *bench) save(result any) error { return keep("the figures", b.output, result) }
+// readKept reads a result of which only the page is written, and the command that measured it.
+func (b *bench) readKept(path string, result any) error {
+	b.kept = true
+	var made struct{ Command string }
+	if err := errors.Join(read(path, result), read(path, &made)); err != nil {
+		return err
+	}
+	b.command = cmp.Or(made.Command, b.command)
+	return nil
+}
+
+// save keeps a result, and the command that measures it again.
+func (b *bench) save(result any) error {
+	return keep("the figures", b.output, measured{b.made(), result})
+}
+
+// measured is a result whose JSON begins with the command.
+type measured struct {
+	command string
+	result  any
+}
+
+func (m measured) MarshalJSON() ([]byte, error) {
+	command, err := json.Marshal(m.command)
+	if err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(m.result)
+	members, isObject := bytes.CutPrefix(text, []byte("{"))
+	if err != nil || !isObject {
+		return text, err
+	}
+	comma := []byte(",")
+	if bytes.Equal(members, []byte("}")) {
+		comma = nil
+	}
+	return slices.Concat([]byte(`{"command":`), command, comma, members), nil
+}
 
 // keep writes a value as JSON.
 func keep(what, path string, value any) error {

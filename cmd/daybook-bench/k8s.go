@@ -21,7 +21,7 @@ bench-k8s", "make k8s-test"). It measures nothing itself. It fails if a goal is 
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var result node.Result
-			if err := read(from, &result); err != nil {
+			if err := b.readKept(from, &result); err != nil {
 				return err
 			}
 			result.Busy = busy

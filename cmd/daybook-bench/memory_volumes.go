@@ -46,7 +46,7 @@ nvjournal/kernel/native/build; for MariaDB also mariadbd and sysbench.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if kept != "" {
 				var result memoryvolumes.Result
-				if err := read(kept, &result); err != nil {
+				if err := b.readKept(kept, &result); err != nil {
 					return err
 				}
 				selection := strings.HasSuffix(strings.TrimSuffix(strings.TrimSuffix(kept, ".json"), "-quick"), "-selection")

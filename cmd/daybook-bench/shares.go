@@ -138,7 +138,7 @@ func (f *sharesFlags) run(cmd *cobra.Command, b *bench) error {
 		}
 		return err
 	}
-	b.command = fmt.Sprintf(`make bench-shares BENCHFLAGS="--repetitions %d --lanes %d"`, result.Repetitions, o.Lanes)
+	b.chosen = fmt.Sprintf("--repetitions %d --lanes %d", result.Repetitions, o.Lanes)
 	return b.finish(cmd, result)
 }
 

@@ -92,7 +92,7 @@ func (s *site) churn(disks []blockdev.Loop) {
 		len(times), took.Round(time.Second), placed, longest.Round(100*time.Millisecond), median.Round(100*time.Millisecond))
 	if !s.t.Failed() {
 		s.keepFigures(func(r *node.Result) {
-			r.Deletions = &node.Deletions{Count: len(times), Placed: placed, Parallel: len(disks), Seconds: took.Seconds(), MedianSeconds: median.Seconds(),
+			r.Deletions = &node.Deletions{Measurement: measurement, Count: len(times), Placed: placed, Parallel: len(disks), Seconds: took.Seconds(), MedianSeconds: median.Seconds(),
 				LongestSeconds: longest.Seconds(), Processor: (after.seconds - before.seconds) / took.Seconds()}
 		})
 	}

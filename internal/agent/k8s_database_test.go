@@ -30,6 +30,9 @@ const (
 	secondsVariable = "DAYBOOK_KUBERNETES_SECONDS"
 )
 
+// measurement is when the figures of this process began: those of two are not compared.
+var measurement = time.Now().UTC().Truncate(time.Second)
+
 // keepFigures adds figures to the file, if there is one.
 func (s *site) keepFigures(change func(*node.Result)) {
 	s.t.Helper()
@@ -268,7 +271,7 @@ func (s *site) measure(prometheus *kubetest.Prometheus, disk sharedDisk, load no
 		readings = append(readings, disk.read(s.t))
 	}
 	p := s.phase(prometheus, disk, readings[0], readings[windows])
-	p.Load, p.Setting = load, setting
+	p.Load, p.Setting, p.Measurement = load, setting, measurement
 	for n := range windows {
 		if windows == 1 {
 			break

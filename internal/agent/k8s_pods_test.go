@@ -68,7 +68,7 @@ spec:
 	before, begin := s.usage(), time.Now()
 	time.Sleep(60 * time.Second)
 	after, seconds := s.usage(), time.Since(begin).Seconds()
-	cost := node.Cost{Pods: pods, Seconds: seconds, Processor: (after.seconds - before.seconds) / seconds, PeakBytes: after.peakBytes}
+	cost := node.Cost{Measurement: measurement, Pods: pods, Seconds: seconds, Processor: (after.seconds - before.seconds) / seconds, PeakBytes: after.peakBytes}
 	t.Logf("with %d pods the agent and its guardian use %.2f %% of a processor, and have at most %d MiB of memory resident", pods, 100*cost.Processor, cost.PeakBytes>>20)
 	s.keepFigures(func(r *node.Result) { r.Cost = &cost })
 	if cost.Processor > node.MaxProcessor {

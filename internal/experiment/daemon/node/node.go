@@ -9,10 +9,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/daybook-project/daybook/internal/atomicfile"
 	"github.com/daybook-project/daybook/internal/experiment/report"
@@ -48,7 +51,9 @@ const (
 type Phase struct {
 	Load    Load    `json:"load"`
 	Setting Setting `json:"setting"`
-	Seconds float64 `json:"seconds"`
+	// Measurement is when the run began of which the phase is a part.
+	Measurement time.Time `json:"measurement"`
+	Seconds     float64   `json:"seconds"`
 	// Share is the pod's part of the bytes of both pods, 0 to 1; DiskShare the same by the
 	// counters of the two partitions that the volumes are on.
 	Share     float64 `json:"share"`
@@ -137,8 +142,9 @@ func (p Phase) measured(target float64) string {
 
 // Cost is what the agent and its guardian use while pods run, and none comes or goes.
 type Cost struct {
-	Pods    int     `json:"pods"`
-	Seconds float64 `json:"seconds"`
+	Measurement time.Time `json:"measurement"`
+	Pods        int       `json:"pods"`
+	Seconds     float64   `json:"seconds"`
 	// Processor is their part of one processor, 0 to 1.
 	Processor float64 `json:"processor"`
 	// PeakBytes is the most memory that was resident, of both together.
@@ -147,7 +153,8 @@ type Cost struct {
 
 // Deletions are pods that were created and deleted.
 type Deletions struct {
-	Count int `json:"count"`
+	Measurement time.Time `json:"measurement"`
+	Count       int       `json:"count"`
 	// Placed had the journal in their cgroup when they were deleted.
 	Placed int `json:"placed"`
 	// Parallel is how many came and went at a time.
@@ -224,43 +231,71 @@ func (r Result) phase(load Load, setting Setting) (p Phase, ok bool) {
 // certain is how many standard errors a difference must be for it to be no chance.
 const certain = 3
 
-// harm is how many transactions per second the database made less under control than in the other
-// setting, and how many less chance explains: infinitely many where too few seconds are known. ok is
-// false if one of the two was not measured.
-func (r Result) harm(than Setting) (lost, chance float64, ok bool) {
+// maxChance is the part of the database's transactions up to which chance leaves a verdict: a load that
+// varies more hides a loss of that much.
+const maxChance = 0.05
+
+// harm is what control costs the database against another setting.
+type harm struct {
+	than Setting
+	// lost is how many transactions per second it made less under control, chance how many less
+	// chance explains: infinitely many where too few seconds are known. before is how many it
+	// made in the other setting.
+	lost, chance, before float64
+	// apart: the two phases are of different measurements, so they have no verdict.
+	apart bool
+}
+
+// harm compares control with another setting; ok is false if one of the two was not measured.
+func (r Result) harm(than Setting) (h harm, ok bool) {
 	before, measured := r.phase(Database, than)
 	now, controlled := r.phase(Database, Controlled)
 	if !measured || !controlled {
-		return 0, 0, false
+		return h, false
 	}
 	rateBefore, offBefore := before.TransactionRate()
 	rate, off := now.TransactionRate()
-	return rateBefore - rate, certain * math.Hypot(offBefore, off), true
+	return harm{than, rateBefore - rate, certain * math.Hypot(offBefore, off), rateBefore, !before.Measurement.Equal(now.Measurement)}, true
+}
+
+// undecided is why there is no verdict; "": there is one.
+func (h harm) undecided() string {
+	switch {
+	case h.apart:
+		return "not measured in one run"
+	case math.IsInf(h.chance, 1):
+		return fmt.Sprintf("want its transactions in at least %d s of each", 2*transactionSeconds)
+	case h.lost <= h.chance && h.chance > maxChance*h.before:
+		return fmt.Sprintf("chance explains more than %.0f %% of %.1f transactions per second", 100*maxChance, h.before)
+	default:
+		return ""
+	}
 }
 
 // harmed are the settings that the database is compared in: control must not make it slower
 // than without weights, nor than with weights that nothing corrects.
 var harmed = []Setting{Observed, Placed}
 
-// CheckHarm reports if the database was slower under control than without it, or if that is not known.
+// CheckHarm reports if the database was slower under control than without it.
 func (r Result) CheckHarm() error {
 	var missed []error
 	for _, than := range harmed {
-		lost, chance, ok := r.harm(than)
-		switch {
-		case !ok:
-		case math.IsInf(chance, 1):
-			missed = append(missed, fmt.Errorf("%s under control cannot be compared with %s: want its transactions in at least %d s of each", Database, than, 2*transactionSeconds))
-		case lost > chance:
-			missed = append(missed, fmt.Errorf("%s under control makes %.1f transactions per second less than %s; chance explains %.1f", Database, lost, than, chance))
+		h, ok := r.harm(than)
+		if ok && !h.apart && h.lost > h.chance {
+			missed = append(missed, fmt.Errorf("%s under control makes %.1f transactions per second less than %s; chance explains %.1f", Database, h.lost, than, h.chance))
 		}
 	}
 	return errors.Join(missed...)
 }
 
-// Check reports which goals are missed.
+// Check reports which goals are missed, or have no verdict.
 func (r Result) Check() error {
 	missed := []error{r.CheckHarm()}
+	for _, than := range harmed {
+		if h, ok := r.harm(than); ok && h.undecided() != "" {
+			missed = append(missed, fmt.Errorf("%s under control cannot be compared with %s: %s", Database, than, h.undecided()))
+		}
+	}
 	for _, p := range r.Phases {
 		if off := p.Share - r.Target; p.Load == Writers && p.Setting == Controlled && math.Abs(off) > MaxOff {
 			missed = append(missed, fmt.Errorf("%s, %s: the share is %+.3f points off %.0f %%; %.1f are allowed", p.Load, p.Setting, 100*off, 100*r.Target, 100*MaxOff))
@@ -307,6 +342,7 @@ func (r Result) Report() (report.Report, error) {
 		},
 		Host: r.Host,
 	}
+	page.Host.Measured = r.measured()
 	if r.Busy {
 		page.Lead = append(page.Lead, "**The host was busy**: other programs used its two processors all the time. So times, rates and the agent's cost are higher than on an idle host.")
 	}
@@ -323,6 +359,22 @@ func (r Result) Report() (report.Report, error) {
 			d.Count, d.Parallel, d.Seconds, d.Placed, 100*d.Processor))
 	}
 	return page, nil
+}
+
+// measured are the days on which the parts were measured.
+func (r Result) measured() string {
+	days := map[string]bool{}
+	add := func(at time.Time) { days[at.Format(time.DateOnly)] = true }
+	for _, p := range r.Phases {
+		add(p.Measurement)
+	}
+	if r.Cost != nil {
+		add(r.Cost.Measurement)
+	}
+	if r.Deletions != nil {
+		add(r.Deletions.Measurement)
+	}
+	return strings.Join(slices.Sorted(maps.Keys(days)), " and, in part, on ")
 }
 
 // sharesTable is a database beside a noisy Deployment.
@@ -363,12 +415,13 @@ func (r Result) goalsTable() report.Table {
 		}
 	}
 	for _, than := range harmed {
-		if lost, chance, ok := r.harm(than); ok {
-			measured := fmt.Sprintf("%+.1f a second (chance explains %.1f)", -lost, chance)
-			if math.IsInf(chance, 1) {
-				measured = "too few seconds"
+		if h, ok := r.harm(than); ok {
+			what, wanted := fmt.Sprintf("transactions of %s under control", Database), fmt.Sprintf("not fewer than %s", than)
+			if why := h.undecided(); why != "" {
+				goals.Rows = append(goals.Rows, []string{what, wanted, why, "no verdict"})
+				continue
 			}
-			goal(fmt.Sprintf("transactions of %s under control", Database), fmt.Sprintf("not fewer than %s", than), measured, lost <= chance && !math.IsInf(chance, 1))
+			goal(what, wanted, fmt.Sprintf("%+.1f a second (chance explains %.1f)", -h.lost, h.chance), h.lost <= h.chance)
 		}
 	}
 	if c := r.Cost; c != nil {

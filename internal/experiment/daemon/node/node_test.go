@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestEachMissedGoalIsReported(t *testing.T) {
@@ -122,9 +123,40 @@ func TestTooFewTransactionsMissAGoal(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		page, err := r.Report()
-		if text := string(page.Markdown("x", "")); err != nil || strings.Contains(text, "| too few seconds | **no** |") == test.known {
+		if text := string(page.Markdown("x", "")); err != nil || strings.Contains(text, "| want its transactions in at least 20 s of each | no verdict |") == test.known {
 			t.Errorf("%s: %v\n%s", name, err, text)
 		}
+	}
+}
+
+// Phases of two runs have no verdict, nor has a load whose variation hides what control costs.
+func TestWhatCannotBeComparedHasNoVerdict(t *testing.T) {
+	day := time.Date(2026, 11, 27, 9, 0, 0, 0, time.UTC)
+	steady, erratic := make([]float64, 60), make([]float64, 60)
+	for n := range steady {
+		steady[n], erratic[n] = 90, float64(20+n/10*25)
+	}
+	phases := func(controlled []float64, at time.Time) Result {
+		return Result{Target: 0.7, Phases: []Phase{{Load: Database, Setting: Placed, Measurement: day, Transactions: steady}, {Load: Database, Setting: Controlled, Measurement: at, Transactions: controlled}}}
+	}
+	if err := phases(steady, day).Check(); err != nil {
+		t.Errorf("as many in one run: %v", err)
+	}
+	for want, r := range map[string]Result{
+		"not measured in one run": phases(steady, day.AddDate(0, 0, 3)),
+		"chance explains more than 5 % of 90.0 transactions per second": phases(erratic, day),
+	} {
+		if err := r.Check(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v; want %q", err, want)
+		}
+		page, err := r.Report()
+		if text := string(page.Markdown("x", "")); err != nil || !strings.Contains(text, "| "+want+" | no verdict |") {
+			t.Errorf("%v; want %q in\n%s", err, want, text)
+		}
+	}
+	page, err := phases(steady, day.AddDate(0, 0, 3)).Report()
+	if text := string(page.Markdown("x", "")); err != nil || !strings.Contains(text, "Measured on 2026-11-27 and, in part, on 2026-11-30.") {
+		t.Errorf("%v; want both days in\n%s", err, text)
 	}
 }
 

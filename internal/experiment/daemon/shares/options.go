@@ -73,10 +73,20 @@ func Begin(o Options) (Result, error) {
 		return !slices.ContainsFunc(before.Plan, s.sameAs) && !slices.Contains(o.Only, s.Name)
 	})
 	result.Repetitions = max(result.Repetitions, before.Repetitions)
+	anew := func(run Run) bool {
+		return o.Anew && run.Kind == Judged && slices.Contains(o.Only, run.Scenario)
+	}
 	// Runs that failed are repeated: they have no figures.
-	result.Runs = slices.DeleteFunc(slices.Clone(before.Runs), func(run Run) bool {
-		return run.Failed != "" || o.Anew && run.Kind == Judged && slices.Contains(o.Only, run.Scenario)
-	})
+	result.Repeated = slices.DeleteFunc(slices.Clone(before.Repeated), anew)
+	for _, run := range before.Runs {
+		switch {
+		case anew(run):
+		case run.Failed != "":
+			result.Repeated = append(result.Repeated, run)
+		default:
+			result.Runs = append(result.Runs, run)
+		}
+	}
 	return result, nil
 }
 

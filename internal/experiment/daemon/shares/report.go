@@ -52,7 +52,19 @@ func (r Result) verdict(judged, missed int) string {
 	if left := len(r.jobs()); left > 0 {
 		text += fmt.Sprintf(" The measurement is not complete: %d runs are missing or failed.", left)
 	}
-	return text
+	return text + r.repeated()
+}
+
+// repeated names the runs that failed before those that took their place.
+func (r Result) repeated() string {
+	if len(r.Repeated) == 0 {
+		return ""
+	}
+	var runs []string
+	for _, run := range r.Repeated {
+		runs = append(runs, fmt.Sprintf("%s (%s, run %d): %s", run.Scenario, run.Kind, run.Repetition, run.Failed))
+	}
+	return " **Runs that failed and were repeated:** " + strings.Join(runs, "; ") + "."
 }
 
 // goalsText explains the goals.

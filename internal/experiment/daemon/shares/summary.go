@@ -40,6 +40,8 @@ type Result struct {
 	Repetitions int        `json:"repetitions"`
 	Plan        []Scenario `json:"plan"`
 	Runs        []Run      `json:"runs"`
+	// Repeated are the runs that failed before those that took their place.
+	Repeated []Run `json:"repeated,omitempty"`
 }
 
 // runsOf returns a scenario's runs of a kind that have figures.

@@ -220,6 +220,17 @@ func TestOnlyWhatWasMadeAlikeIsContinued(t *testing.T) {
 	if err != nil || len(got.Runs) != 2 || got.Repetitions != Full.Repetitions {
 		t.Fatalf("%+v, %v", got.Runs, err)
 	}
+	// The run that failed and is repeated stays on the page, also when the result is continued again.
+	got.Runs = append(got.Runs, good(got.Plan[2], 1, nil))
+	o.Before = &got
+	if got, err = Begin(o); err != nil || len(got.Runs) != 3 {
+		t.Fatalf("%+v, %v", got.Runs, err)
+	}
+	want := "**Runs that failed and were repeated:** " + before.Plan[2].Name + " (judged, run 1): no disk."
+	if page, err := got.Report(); err != nil || !strings.Contains(page.Lead[0], want) {
+		t.Errorf("%v, %v; want %q", page.Lead, err, want)
+	}
+	o.Before = &before
 	yesterday := before
 	yesterday.Host.Measured = "2026-11-21"
 	later := o

@@ -239,7 +239,9 @@ func Run(ctx context.Context, o Options) (Result, error) {
 		result.Host = o.Before.Host // counted here, whatever this machine is
 	}
 	result.evaluate()
-	if o.Only == "" || o.Only == transfersSection {
+	// What was measured now may change the times that the model has of a machine.
+	renewed := len(o.Before.Transfers) > 0 && !slices.Equal(result.modelled(), o.Before.modelled())
+	if o.Only == "" || o.Only == transfersSection || renewed {
 		if result.Transfers, err = o.count(ctx, result); err != nil {
 			return result, err
 		}

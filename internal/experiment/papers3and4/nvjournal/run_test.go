@@ -408,6 +408,33 @@ func TestTheReportOfNVJournalCallsTheModelAModel(t *testing.T) {
 	}
 }
 
+// The model has times of the machine: its rates are computed again when these are measured again, and
+// only then.
+func TestAMachineMeasuredAgainHasItsOwnModel(t *testing.T) {
+	dir := t.TempDir()
+	for name, printed := range map[string]string{
+		"bench":   `{"rounds": 5, "machine": [{"round": 1, "line_transfer_ns": 90, "line_before_ns": 45, "line_after_ns": 50}]}`,
+		"same":    `{"rounds": 5, "commit": []}`,
+		"counter": `{"transfers": [{"stream": "create", "engine": "nvjournal", "partitions": 1, "processors": 7}]}`,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\necho \"$@\" >\"$0.arguments\"\necho '"+printed+"'\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o := Options{Program: filepath.Join(dir, "same"), Counter: filepath.Join(dir, "counter"), Rounds: 5, Only: "commit", Before: measured()}
+	if n, err := Run(t.Context(), o); err != nil || len(n.Transfers) != 3 {
+		t.Errorf("%d transfers, %v; want those that were counted before", len(n.Transfers), err)
+	}
+	o.Program, o.Only = filepath.Join(dir, "bench"), "machine"
+	n, err := Run(t.Context(), o)
+	if err != nil || len(n.Transfers) != 1 || n.Transfers[0].Processors != 7 {
+		t.Errorf("%+v, %v; want those that the counter counts now", n.Transfers, err)
+	}
+	if arguments, err := os.ReadFile(o.Counter + ".arguments"); err != nil || !strings.Contains(string(arguments), "--near-ns 90.0") {
+		t.Errorf("the counter was called with %q, %v; want --near-ns 90.0", arguments, err)
+	}
+}
+
 func TestASectionMeasuredAgainLeavesTheOthers(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "bench")
 	script := `#!/bin/sh

@@ -88,15 +88,7 @@ func (o Options) count(ctx context.Context, n Result) ([]Transfer, error) {
 	if o.Quick {
 		arguments = append(arguments, "--operations", "100", "--processors", "1,16")
 	}
-	arguments = append(arguments, o.counterArguments...)
-	for _, c := range n.Calibration {
-		arguments = append(arguments, "--"+string(c.State)+"-ns", strconv.FormatFloat(c.LineTransfer.Median, 'f', 1, 64))
-	}
-	for _, r := range n.Rows {
-		if rate := rateIn(r.Rates, Alone); rate != nil && r.Threads == 1 {
-			arguments = append(arguments, "--one-thread", fmt.Sprintf("%s:%s:%d=%.1f", r.Stream, r.Engine, r.Partitions, 1e9/rate.UpdatesPerSecond.Median))
-		}
-	}
+	arguments = append(append(arguments, o.counterArguments...), n.modelled()...)
 	out, err := program.Output(ctx, program.Command{Path: o.Counter, Args: arguments, Errors: o.Progress})
 	if err != nil {
 		return nil, fmt.Errorf("cannot count the transfers of cache lines: %w", err)
@@ -108,6 +100,19 @@ func (o Options) count(ctx context.Context, n Result) ([]Transfer, error) {
 		return nil, fmt.Errorf("cannot read the output of %s: %w", o.Counter, err)
 	}
 	return counted.Transfers, nil
+}
+
+// modelled are the measured times that the counter's model has, as its arguments.
+func (n Result) modelled() (arguments []string) {
+	for _, c := range n.Calibration {
+		arguments = append(arguments, "--"+string(c.State)+"-ns", strconv.FormatFloat(c.LineTransfer.Median, 'f', 1, 64))
+	}
+	for _, r := range n.Rows {
+		if rate := rateIn(r.Rates, Alone); rate != nil && r.Threads == 1 {
+			arguments = append(arguments, "--one-thread", fmt.Sprintf("%s:%s:%d=%.1f", r.Stream, r.Engine, r.Partitions, 1e9/rate.UpdatesPerSecond.Median))
+		}
+	}
+	return arguments
 }
 
 // checkModel compares the model with the measured rates. Threads that share a processor
