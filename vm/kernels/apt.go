@@ -1,6 +1,7 @@
 package kernels
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,25 +46,49 @@ func (a apt) run(ctx context.Context, dir, program string, args ...string) (stri
 	return a.Output(ctx, dir, program, append(a.options(), args...)...)
 }
 
-// takeSuite makes a list of sources with another suite of Debian, from the archive that
+// ownRelease is the release of Debian that has the kernels of no named suite.
+const ownRelease = "bookworm"
+
+// takeSuites makes a list of sources with other suites of Debian, from the archives that
 // the host is configured with, and checked by the same keys.
-func (a *apt) takeSuite(ctx context.Context, suite string) error {
-	text, err := apt{Tools: a.Tools}.run(ctx, "", "apt-get", "indextargets", "--format", "$(ORIGIN) $(LABEL) $(REPO_URI)", "Created-By: Packages")
+func (a *apt) takeSuites(ctx context.Context, suites ...string) error {
+	targets, err := apt{Tools: a.Tools}.run(ctx, "", "apt-get", "indextargets", "--format", "$(ORIGIN) $(LABEL) $(REPO_URI)", "Created-By: Packages")
 	if err != nil {
 		return err
 	}
-	for line := range strings.Lines(text) {
-		archive, found := strings.CutPrefix(strings.TrimSpace(line), "Debian Debian ")
-		if !found {
-			continue
-		}
-		if err := os.MkdirAll(a.private, 0o755); err != nil {
-			return err
-		}
-		a.sources = filepath.Join(a.private, "sources.list")
-		return os.WriteFile(a.sources, fmt.Appendf(nil, "deb [signed-by=%s] %s %s main\n", debianKeys, archive, suite), 0o644)
+	list, err := sourcesOf(targets, suites)
+	if err != nil {
+		return err
 	}
-	return errors.New("the host's sources have no archive of Debian; run apt-get update, or see apt-get indextargets")
+	if err := os.MkdirAll(a.private, 0o755); err != nil {
+		return err
+	}
+	a.sources = filepath.Join(a.private, "sources.list")
+	return os.WriteFile(a.sources, []byte(list), 0o644)
+}
+
+// sourcesOf returns the lines of sources.list for suites of Debian. The targets are lines ORIGIN LABEL URI
+// of the host's sources. Debian's security updates are in an archive beside the main one; a host may
+// have no source for them.
+func sourcesOf(targets string, suites []string) (string, error) {
+	archives := map[string]string{}
+	for line := range strings.Lines(targets) {
+		if words := strings.Fields(line); len(words) == 3 && words[0] == "Debian" && archives[words[1]] == "" {
+			archives[words[1]] = words[2]
+		}
+	}
+	if archives["Debian"] == "" {
+		return "", errors.New("the host's sources have no archive of Debian; run apt-get update, or see apt-get indextargets")
+	}
+	var list strings.Builder
+	for _, suite := range suites {
+		archive := archives["Debian"]
+		if strings.HasSuffix(suite, "-security") {
+			archive = cmp.Or(archives["Debian-Security"], strings.TrimSuffix(archive, "/")+"-security/")
+		}
+		fmt.Fprintf(&list, "deb [signed-by=%s] %s %s main\n", debianKeys, archive, suite)
+	}
+	return list.String(), nil
 }
 
 // debianKeys are the keys of Debian's archives, of the package debian-archive-keyring.

@@ -206,12 +206,23 @@ func (s Store) unpack(ctx context.Context, t cache.Tools, freshApt func() (apt, 
 // host's sources, or of a suite of Debian that they do not have.
 func (s Store) freshApt(ctx context.Context, t cache.Tools, pin Pin) (apt, error) {
 	s.log("fetching package lists")
-	a := apt{Tools: t, private: filepath.Join(s.Dir, "apt"), arch: pin.Architecture}
 	if pin.Suite != "" {
-		a.private = strings.TrimSuffix(a.private+"-"+pin.Suite+"-"+pin.Architecture, "-")
-		if err := a.takeSuite(ctx, pin.Suite); err != nil {
-			return a, err
-		}
+		return s.suitesApt(ctx, t, pin, pin.Suite)
+	}
+	a := apt{Tools: t, private: filepath.Join(s.Dir, "apt"), arch: pin.Architecture}
+	err := a.update(ctx)
+	if err != nil || len(pin.Packages) == 0 || a.has(ctx, pin.Packages[0].Name, pin.Version) {
+		return a, err
+	}
+	s.log("the host's sources do not have it; fetching the package lists of Debian %s", ownRelease)
+	return s.suitesApt(ctx, t, pin, ownRelease, ownRelease+"-security")
+}
+
+// suitesApt returns an apt with the package lists of suites of Debian, fetched now.
+func (s Store) suitesApt(ctx context.Context, t cache.Tools, pin Pin, suites ...string) (apt, error) {
+	a := apt{Tools: t, private: strings.TrimSuffix(filepath.Join(s.Dir, "apt-"+suites[0]+"-"+pin.Architecture), "-"), arch: pin.Architecture}
+	if err := a.takeSuites(ctx, suites...); err != nil {
+		return a, err
 	}
 	return a, a.update(ctx)
 }
