@@ -152,6 +152,7 @@ func runAgent(ctx context.Context, path string, log *slog.Logger) (err error) {
 				return err
 			}
 			// One configuration is for nodes of several kernels: journals are placed on all.
+			o.metrics.ExpectNone()
 			log.Warn("this node cannot attribute I/O to containers; journals are placed nevertheless", "why", err)
 			<-ctx.Done()
 			return ctx.Err()

@@ -72,6 +72,8 @@ type Metrics struct {
 	interval   float64
 	// expected is how long the next sample takes, as far as is known, in seconds.
 	expected float64
+	// none: no sample comes.
+	none bool
 	// observed is when the last sample came, by the monotonic clock.
 	observed time.Time
 }
@@ -93,6 +95,19 @@ func (m *Metrics) Expect(interval time.Duration) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
 	m.expected = interval.Seconds()
+}
+
+// ExpectNone says that no samples will come: the health check then waits for none.
+func (m *Metrics) ExpectNone() {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	m.none = true
+}
+
+func (m *Metrics) expectsNone() bool {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	return m.none
 }
 
 // RecordingFailed counts a sample that could not be recorded.

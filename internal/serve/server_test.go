@@ -127,6 +127,18 @@ func TestHealthWaitsForASampleOfALongInterval(t *testing.T) {
 	}
 }
 
+func TestHealthMissesNoSampleWhereNoneIsExpected(t *testing.T) {
+	m := NewMetrics(10)
+	url := startServer(t, m)
+	m.ExpectNone()
+	m.mutex.Lock()
+	m.observed = time.Now().Add(-time.Hour)
+	m.mutex.Unlock()
+	if status, body := get(t, "GET", url+"/healthz"); status != http.StatusOK || body != "ok\n" {
+		t.Errorf("%d, %q", status, body)
+	}
+}
+
 func TestCloseReleasesTheAddressAndOneInUseIsAnError(t *testing.T) {
 	s, err := Start("127.0.0.1:0", "", NewMetrics(1))
 	if err != nil {
