@@ -54,7 +54,7 @@ The configuration is YAML; all keys are optional:
   state_dir: /var/lib/daybook
   placement: pod             # neutral: never in a pod's cgroup; none: only observe
   interval: 1s               # 200ms to 30s
-  metrics: 127.0.0.1:9435    # "" is none
+  metrics: 127.0.0.1:9435    # "*:9435": all addresses, IPv4 and IPv6; "": none
   account: true              # BPF; false: placement only
   waits: false               # true: also who waits for journals, as in daybook blame
   api_server: false          # true: ask it for labels and storage classes

@@ -25,7 +25,8 @@ func newMetricsCommand() *cobra.Command {
 
 Without --listen it listens on 127.0.0.1:9435 only. There is no encryption and no
 password: everybody who can connect to another address can read the names of
-containers. A Grafana dashboard is deploy/grafana/daybook.json in the source.`,
+containers. "*:9435" is all addresses, IPv4 and IPv6; 0.0.0.0:9435 is those of IPv4.
+A Grafana dashboard is deploy/grafana/daybook.json in the source.`,
 		Example: `  daybook metrics
   daybook metrics --listen 10.0.0.5:9435 --interval 15s
   curl -s localhost:9435/metrics | grep daybook_journal_bytes_total`,

@@ -40,7 +40,7 @@ type Config struct {
 	Placement string
 	// Interval is the time between two rounds.
 	Interval time.Duration
-	// Metrics is the address of the metrics; "": none.
+	// Metrics is the address of the metrics, as serve.ListenAddress reads it; "": none.
 	Metrics string
 	// Account says whether I/O is attributed to containers (BPF).
 	Account bool

@@ -8,10 +8,13 @@ import (
 	"strings"
 )
 
+// allAddresses is the host of an address that means all IPv4 and IPv6 addresses of the machine.
+const allAddresses = "*"
+
 // ListenAddress parses an address that a user wrote: "9435" and ":9435" are
-// that port on 127.0.0.1; "localhost:9435", "10.0.0.5:9435", "0.0.0.0:9435" and
-// "[::]:9435" are used unchanged. So a port is open to the network only if the
-// user wrote the address.
+// that port on 127.0.0.1; "localhost:9435", "10.0.0.5:9435", "0.0.0.0:9435",
+// "[::]:9435" and "*:9435" are used unchanged. So a port is open to the network
+// only if the user wrote the address.
 func ListenAddress(text string) (string, error) {
 	host, port, err := net.SplitHostPort(text)
 	if err != nil {
@@ -28,9 +31,9 @@ func ListenAddress(text string) (string, error) {
 	switch {
 	case host == "":
 		host = "127.0.0.1"
-	case host == "localhost" || net.ParseIP(withoutZone(host)) != nil:
+	case host == "localhost" || host == allAddresses || net.ParseIP(withoutZone(host)) != nil:
 	default:
-		return "", fmt.Errorf("%q does not begin with an IP address or localhost", text)
+		return "", fmt.Errorf("%q does not begin with an IP address, localhost or * (all addresses)", text)
 	}
 	return net.JoinHostPort(host, port), nil
 }

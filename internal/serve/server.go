@@ -39,7 +39,7 @@ type Server struct {
 // becomes the label of daybook_build_info; more collectors are served besides
 // metrics, which may be nil. A collector that is a [Healthy] counts for the health check.
 func Start(address, version string, metrics *Metrics, more ...prometheus.Collector) (*Server, error) {
-	listener, err := net.Listen(network(address), address)
+	listener, err := net.Listen(listenArguments(address))
 	if errors.Is(err, unix.EADDRINUSE) {
 		return nil, fmt.Errorf("cannot serve metrics: %w: another program has this port, such as daybook-control or daybook-metrics; choose another one", err)
 	}
@@ -71,13 +71,16 @@ func Start(address, version string, metrics *Metrics, more ...prometheus.Collect
 	return s, nil
 }
 
-// network is that of an address. With "tcp", 0.0.0.0 would also listen on IPv6.
-func network(address string) string {
-	host, _, _ := net.SplitHostPort(address)
-	if net.ParseIP(host).To4() != nil && !strings.Contains(host, ":") {
-		return "tcp4"
+// listenArguments are those of net.Listen. With "tcp", 0.0.0.0 would also listen on IPv6.
+func listenArguments(address string) (network, at string) {
+	host, port, _ := net.SplitHostPort(address)
+	switch {
+	case host == allAddresses:
+		return "tcp", net.JoinHostPort("", port)
+	case net.ParseIP(host).To4() != nil && !strings.Contains(host, ":"):
+		return "tcp4", address
 	}
-	return "tcp"
+	return "tcp", address
 }
 
 // Addr is the address with the actual port.

@@ -163,12 +163,13 @@ func TestOnlyAnAddressWrittenInFullLeavesTheLoopback(t *testing.T) {
 	for text, want := range map[string]string{
 		"9435": "127.0.0.1:9435", ":9435": "127.0.0.1:9435", "0": "127.0.0.1:0", "localhost:1": "localhost:1",
 		"0.0.0.0:9435": "0.0.0.0:9435", "[::]:9435": "[::]:9435", "[::1]:9435": "[::1]:9435", "10.0.0.5:80": "10.0.0.5:80", "[fe80::1%eth0]:80": "[fe80::1%eth0]:80",
+		"*:9435": "*:9435",
 	} {
 		if got, err := ListenAddress(text); err != nil || got != want {
 			t.Errorf("%q is %q, %v; want %q", text, got, err, want)
 		}
 	}
-	for _, text := range []string{"", ":", "x", "-1", "65536", "09", ":http", "*:9435", "host.example:9435", "10.0.0.5", "::1", "1:2:3", "[::1]", "10.0.0.5:", "127.0.0.1:99999", " 9435"} {
+	for _, text := range []string{"", ":", "x", "-1", "65536", "09", ":http", "*", "**:9435", "*.*:9435", "*%lo:9435", "host.example:9435", "10.0.0.5", "::1", "1:2:3", "[::1]", "10.0.0.5:", "127.0.0.1:99999", " 9435"} {
 		if got, err := ListenAddress(text); err == nil {
 			t.Errorf("%q was accepted as %q", text, got)
 		}
@@ -184,6 +185,34 @@ func TestAnIPv4AddressServesIPv4Only(t *testing.T) {
 	defer s.Close()
 	if at := s.Addr().String(); !strings.HasPrefix(at, "0.0.0.0:") {
 		t.Errorf("it listens on %s", at)
+	}
+}
+
+// The pods of an IPv6 cluster have no IPv4 address, and those of most others no IPv6 address.
+func TestTheAddressOfAllServesBothIPv4AndIPv6(t *testing.T) {
+	text, err := ListenAddress("*:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := Start(text, "test", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	_, port, err := net.SplitHostPort(s.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, host := range []string{"127.0.0.1", "::1"} {
+		if own, err := net.Listen("tcp", net.JoinHostPort(host, "0")); err != nil {
+			t.Logf("this host has no %s: %v", host, err)
+			continue
+		} else if err := own.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if status, body := get(t, "GET", "http://"+net.JoinHostPort(host, port)+"/healthz"); status != http.StatusOK {
+			t.Errorf("%s: %d, %s", host, status, body)
+		}
 	}
 }
 

@@ -242,6 +242,25 @@ func TestPathsInTheConfigurationAreTexts(t *testing.T) {
 	}
 }
 
+// The kubelet asks for the health at the pod's address, which is an IPv6 address in some clusters.
+func TestMetricsAreServedOnAllAddressesOfThePod(t *testing.T) {
+	objects, err := render(chart, map[string]any{"metrics": map[string]any{"port": 9555}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var configuration core.ConfigMap
+	if err := yaml.UnmarshalStrict([]byte(objects["configmap.yaml"]), &configuration); err != nil {
+		t.Fatal(err)
+	}
+	var config struct{ Metrics string }
+	if err := yaml.Unmarshal([]byte(configuration.Data["agent.yaml"]), &config); err != nil {
+		t.Fatal(err)
+	}
+	if config.Metrics != "*:9555" {
+		t.Errorf("metrics is %q", config.Metrics)
+	}
+}
+
 // checkRules lets Prometheus itself read the alerts.
 func checkRules(t *testing.T, text string, rule *monitoring.PrometheusRule) {
 	t.Helper()

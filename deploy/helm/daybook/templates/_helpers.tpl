@@ -36,7 +36,7 @@ cgroup_root: {{ .Values.config.cgroupRoot | toYaml }}
 state_dir: {{ .Values.stateDir | toYaml }}
 placement: {{ .Values.config.placement }}
 interval: {{ .Values.config.interval }}
-metrics: 0.0.0.0:{{ .Values.metrics.port }}
+metrics: "*:{{ .Values.metrics.port }}"
 account: {{ .Values.config.account }}
 {{- if .Values.config.waits }}
 waits: true
