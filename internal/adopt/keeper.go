@@ -225,16 +225,17 @@ func (k *Keeper) Release(ctx context.Context, name string) error {
 // Kept lists the placements of this keeper, by the names of devices.
 func (k *Keeper) Kept() []string { return slices.Sorted(maps.Keys(k.kept)) }
 
-// Close undoes all placements of this keeper but those made once.
+// Close undoes all placements of this keeper but those made once. What it fails to undo is left
+// to the guardian.
 func (k *Keeper) Close(ctx context.Context) error {
 	var failures []error
 	for _, name := range k.Kept() {
-		if now := k.kept[name]; now.record.Once {
-			now.lock.Release()
-			delete(k.kept, name)
-			continue
+		now := k.kept[name]
+		if !now.record.Once {
+			failures = append(failures, k.Release(ctx, name))
 		}
-		failures = append(failures, k.Release(ctx, name))
+		now.lock.Release()
+		delete(k.kept, name)
 	}
 	return errors.Join(failures...)
 }

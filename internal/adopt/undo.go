@@ -81,8 +81,11 @@ func (s Store) undo(ctx context.Context, engine *operation.Engine, r Record, log
 	r.Leaving = true
 	run := s.run(engine, &r)
 	ctx = context.WithoutCancel(ctx)
-	err = run.Do(ctx, operation.Step{Name: "leaving", Intent: func() (bool, error) { return true, nil }},
-		operation.Step{Name: "left", Do: func(context.Context) error { return r.Placed.Leave() }})
+	// Where the record cannot be saved, as on a full disk, the threads leave nevertheless: they
+	// would prevent the removal of the container's cgroup. The record then has more than is left.
+	err = errors.Join(
+		run.Do(ctx, operation.Step{Name: "leaving", Intent: func() (bool, error) { return true, nil }}),
+		run.Do(ctx, operation.Step{Name: "left", Do: func(context.Context) error { return r.Placed.Leave() }}))
 	if err == nil {
 		err = s.thread(&r, log).Release(ctx, run)
 	}
