@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/daybook-project/daybook/internal/needs"
+	"github.com/daybook-project/daybook/internal/systemdtest"
 )
 
 // units returns the systemd units of the repository, by name.
@@ -87,6 +88,30 @@ func TestAStoppedUnitHasNotFailed(t *testing.T) {
 	}
 	if found < 5 {
 		t.Errorf("only %d units run until they are stopped", found)
+	}
+}
+
+// systemd looks up the major number of block-loop when the unit starts; a driver that is loaded
+// later stays forbidden.
+func TestUnitsLoadTheDriversOfTheirDevicesBeforeTheyStart(t *testing.T) {
+	found := 0
+	for name := range units(t) {
+		unit := "../../deploy/systemd/" + name
+		for _, allowed := range systemdtest.Values(t, unit, "DeviceAllow") {
+			driver, isDriver := strings.CutPrefix(allowed, "block-")
+			if !isDriver || driver == "*" { // which means all numbers
+				continue
+			}
+			found++
+			for _, key := range []string{"Wants", "After"} {
+				if want := "modprobe@" + driver + ".service"; !slices.Contains(systemdtest.Values(t, unit, key), want) {
+					t.Errorf("%s lacks %s=%s", name, key, want)
+				}
+			}
+		}
+	}
+	if found == 0 {
+		t.Error("no unit names a driver")
 	}
 }
 
