@@ -1,10 +1,13 @@
 package adopt
 
 import (
+	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/cgroup"
@@ -63,6 +66,8 @@ func TestGuestJournalOfAMountedFileSystemIsAdoptedOnCgroupV2(t *testing.T) {
 			t.Errorf("%d bytes were charged to %s", charged, c.path)
 		}
 		t.Logf("%d files: %d bytes of the journal were charged to the container's cgroup", files, charged)
+		r.freezable(k, c)
+		r.keep(k, w)
 		r.remount()
 		r.keep(k, w)
 		r.wantAt("remounted", journal)
@@ -92,6 +97,68 @@ func TestGuestJournalOfAMountedFileSystemIsAdoptedOnCgroupV2(t *testing.T) {
 			return err == nil && len(names) == 0
 		})
 	})
+}
+
+// freezable checks what the pages say of frozen containers with the journal's thread: the kernel
+// freezes no kernel thread, and waits for all cgroups below that of a container without processes
+// of its own.
+func (r *rig) freezable(k *Keeper, own *fakeContainer) {
+	r.t.Helper()
+	nested := r.prefix + "-nested"
+	inner := &fakeContainer{r: r, path: nested + "/init"}
+	for _, at := range []string{nested, inner.path} {
+		if err := r.tree.Make(at); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	defer func() {
+		inner.stop()
+		if err := errors.Join(k.Release(background(), r.filesystem().Name), r.tree.Remove(inner.path), r.tree.Remove(nested)); err != nil {
+			r.t.Error(err)
+		}
+	}()
+	inner.start()
+	freeze := func(at, text string) {
+		r.t.Helper()
+		if err := os.WriteFile(r.tree.Root()+at+"/cgroup.freeze", []byte(text), 0); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	frozen := func(at string) bool {
+		r.t.Helper()
+		events, err := os.ReadFile(r.tree.Root() + at + "/cgroup.events")
+		if err != nil || !strings.Contains(string(events), "\nfrozen ") {
+			r.t.Fatalf("%q, %v", events, err)
+		}
+		return strings.Contains(string(events), "\nfrozen 1\n")
+	}
+	for at, warnings := range map[string]int{own.path: 0, nested: 1} {
+		var log strings.Builder
+		w := NewWatch(k, []Entry{{Mountpoint: r.fs.Dir, Cgroups: []string{at}}}, slog.New(slog.NewTextHandler(&log, nil)))
+		for range 2 {
+			w.entries[0].resolved = time.Time{}
+			if err := w.once(background(), w.entries[0]); err != nil {
+				r.t.Fatal(err)
+			}
+		}
+		r.wantAt("watched", r.journalOf(at))
+		if got := strings.Count(log.String(), "cannot be frozen"); got != warnings {
+			r.t.Errorf("%s: %d warnings that it cannot be frozen; want %d:\n%s", at, got, warnings, log.String())
+		}
+		freeze(at, "1")
+		if at == nested {
+			r.await("the processes in the nested cgroup are frozen", func() bool { return frozen(inner.path) })
+			if frozen(at) {
+				r.t.Errorf("%s is frozen", at)
+			}
+		} else {
+			r.await("a cgroup with processes of its own is frozen", func() bool { return frozen(at) })
+		}
+		freeze(at, "0")
+		if err := k.Release(background(), r.filesystem().Name); err != nil {
+			r.t.Fatal(err)
+		}
+	}
 }
 
 // chargedWrites are the bytes written that the kernel charged to a cgroup. The test's own

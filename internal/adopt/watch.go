@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/daybook-project/daybook/internal/cgroup"
 	"github.com/daybook-project/daybook/internal/container"
 	"github.com/daybook-project/daybook/volume/placement"
 )
@@ -55,6 +56,8 @@ type watched struct {
 	others  []string
 	looked  time.Time
 	said    string
+	// frozenSaid: warnOfFreezing has warned.
+	frozenSaid bool
 	// weight is that of several users, which users names.
 	weight SharedWeight
 	users  string
@@ -143,10 +146,32 @@ func (w *Watch) once(ctx context.Context, entry *watched) error {
 	wanted := *entry.wanted
 	wanted.Unmounted = IsUnmounted(failure)
 	err := w.keeper.Keep(ctx, wanted)
+	if err == nil {
+		w.warnOfFreezing(entry)
+	}
 	if errors.Is(err, ErrReplaced) {
 		err = errors.Join(err, w.keeper.Release(ctx, entry.wanted.Filesystem.Name))
 	}
 	return errors.Join(failure, err)
+}
+
+// warnOfFreezing warns once of a container that cannot be frozen with the journal's thread. The
+// kernel freezes no kernel thread. On cgroup v2 a cgroup without processes of its own waits for all
+// below it (cgroup_propagate_frozen in kernel/cgroup/freezer.c).
+func (w *Watch) warnOfFreezing(entry *watched) {
+	if entry.frozenSaid || entry.wanted.Neutral || entry.Once {
+		return
+	}
+	tree, err := cgroup.Known()
+	if err != nil || tree.Version() != cgroup.V2 {
+		return
+	}
+	if pids, err := tree.Processes(entry.wanted.Cgroup); err != nil || len(pids) > 0 {
+		return
+	}
+	entry.frozenSaid = true
+	w.log.Warn("the container cannot be frozen while it has the journal's thread: docker pause, and docker commit without --pause=false, fail",
+		"mountpoint", entry.Mountpoint, "cgroup", entry.wanted.Cgroup)
 }
 
 // change makes something else wanted of an entry.
