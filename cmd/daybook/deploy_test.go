@@ -115,6 +115,29 @@ func TestUnitsLoadTheDriversOfTheirDevicesBeforeTheyStart(t *testing.T) {
 	}
 }
 
+// Linux 6.1 moves a kernel thread out of a cpuset only for CAP_SYS_NICE, and CAP_DAC_OVERRIDE opens
+// the cgroup.procs of the root cgroup, which has no permission to write.
+func TestUnitsThatMoveJournalsMayDoSo(t *testing.T) {
+	found := 0
+	for name, text := range units(t) {
+		moves := slices.ContainsFunc([]string{"adopt", "restore", "volume", "serve docker"}, func(command string) bool {
+			return strings.Contains(text, "=/usr/bin/daybook "+command)
+		})
+		if !moves {
+			continue
+		}
+		found++
+		for _, want := range []string{"CAP_SYS_NICE", "CAP_DAC_OVERRIDE"} {
+			if !slices.Contains(systemdtest.Values(t, "../../deploy/systemd/"+name, "CapabilityBoundingSet"), want) {
+				t.Errorf("%s lacks %s", name, want)
+			}
+		}
+	}
+	if found != 5 {
+		t.Errorf("%d units move journals; want 5", found)
+	}
+}
+
 func TestSystemdAcceptsTheUnits(t *testing.T) {
 	analyze := needs.Tool(t, "systemd-analyze")
 	dir := t.TempDir()
