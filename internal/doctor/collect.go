@@ -109,8 +109,8 @@ func bfqModule(release string) string {
 	return found
 }
 
-// capabilities are those of deploy/systemd/daybook-control.service, and then those that
-// only volumes need, of daybook-volumes.service: volumeCapabilities.
+// capabilities are those that the units in deploy/systemd keep: those that nothing works without,
+// and then partCapabilities.
 var capabilities = []struct {
 	name   string
 	number uint
@@ -118,6 +118,8 @@ var capabilities = []struct {
 	{"CAP_DAC_READ_SEARCH", unix.CAP_DAC_READ_SEARCH}, {"CAP_SYS_ADMIN", unix.CAP_SYS_ADMIN},
 	{"CAP_PERFMON", unix.CAP_PERFMON}, {"CAP_BPF", unix.CAP_BPF},
 	{"CAP_SYS_RESOURCE", unix.CAP_SYS_RESOURCE}, {"CAP_LINUX_IMMUTABLE", unix.CAP_LINUX_IMMUTABLE},
+	{"CAP_DAC_OVERRIDE", unix.CAP_DAC_OVERRIDE}, {"CAP_FOWNER", unix.CAP_FOWNER},
+	{"CAP_SYS_NICE", unix.CAP_SYS_NICE}, {"CAP_SYS_PTRACE", unix.CAP_SYS_PTRACE},
 }
 
 func (c *collector) privileges() {

@@ -39,18 +39,22 @@ func carries(f Facts, d Disk) bool {
 	})
 }
 
-// volumeCapabilities are those that nothing but volumes needs, and what does not work
+// partCapabilities are those that only a part of Daybook needs, and what does not work
 // without each.
-var volumeCapabilities = map[string]string{
+var partCapabilities = map[string]string{
 	"CAP_SYS_RESOURCE":    "an attached volume cannot grow: detach it first",
 	"CAP_LINUX_IMMUTABLE": "the mount points of persistent volumes are not protected",
+	"CAP_FOWNER":          "the mount points of persistent volumes that other users own are not protected",
+	"CAP_DAC_OVERRIDE":    "cgroups and files of other users cannot be changed",
+	"CAP_SYS_NICE":        "Linux 6.1 does not move journals of volumes and of adopt",
+	"CAP_SYS_PTRACE":      "adopt does not see which other containers use a file system",
 }
 
 func examinePrivileges(f Facts) []Finding {
 	var found []Finding
 	var lacking, limits []string
 	for _, name := range f.Privileges.MissingCapabilities {
-		if limit, ofVolumes := volumeCapabilities[name]; ofVolumes {
+		if limit, ofPart := partCapabilities[name]; ofPart {
 			limits = append(limits, "without "+name+", "+limit)
 		} else {
 			lacking = append(lacking, name)
@@ -64,7 +68,7 @@ func examinePrivileges(f Facts) []Finding {
 		found = append(found, missing("privileges", "", "root lacks "+strings.Join(lacking, ", "),
 			"BPF programs cannot be loaded; in a container this is the usual case: Daybook runs on the host", ""))
 	case len(limits) > 0:
-		found = append(found, note("privileges", "", "root lacks a capability that volumes need", strings.Join(limits, "; "), ""))
+		found = append(found, note("privileges", "", "root lacks a capability that a part of Daybook needs", strings.Join(limits, "; "), ""))
 	default:
 		found = append(found, ok("privileges", "", "root with all capabilities that Daybook needs"))
 	}

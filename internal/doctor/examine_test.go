@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/daybook-project/daybook/internal/container"
+	"github.com/daybook-project/daybook/internal/systemdtest"
 )
 
 // recorded reads the facts of a host.
@@ -161,7 +162,27 @@ func TestAHostOnWhichAllWorksIsOK(t *testing.T) {
 	}
 }
 
-func TestACapabilityThatOnlyVolumesNeedIsANote(t *testing.T) {
+// What a unit keeps, Daybook needs.
+func TestTheCapabilitiesOfAllUnitsAreLookedAt(t *testing.T) {
+	units, err := filepath.Glob("../../deploy/systemd/*.service")
+	if err != nil || len(units) == 0 {
+		t.Fatalf("%q, %v", units, err)
+	}
+	var kept, known []string
+	for _, unit := range units {
+		kept = append(kept, systemdtest.Values(t, unit, "CapabilityBoundingSet")...)
+	}
+	for _, c := range capabilities {
+		known = append(known, c.name)
+	}
+	slices.Sort(kept)
+	slices.Sort(known)
+	if kept = slices.Compact(kept); !slices.Equal(kept, known) {
+		t.Errorf("units keep %q\nlooked at: %q", kept, known)
+	}
+}
+
+func TestACapabilityThatNotAllNeedIsANote(t *testing.T) {
 	for _, c := range []struct {
 		missing  []string
 		severity Severity
@@ -170,6 +191,10 @@ func TestACapabilityThatOnlyVolumesNeedIsANote(t *testing.T) {
 		{nil, OK, "all capabilities"},
 		{[]string{"CAP_SYS_RESOURCE"}, Note, "cannot grow"},
 		{[]string{"CAP_SYS_RESOURCE", "CAP_LINUX_IMMUTABLE"}, Note, "not protected"},
+		{[]string{"CAP_DAC_OVERRIDE"}, Note, "other users"},
+		{[]string{"CAP_FOWNER"}, Note, "not protected"},
+		{[]string{"CAP_SYS_NICE"}, Note, "Linux 6.1 does not move journals"},
+		{[]string{"CAP_SYS_PTRACE"}, Note, "adopt"},
 		{[]string{"CAP_BPF", "CAP_SYS_RESOURCE"}, Missing, "root lacks CAP_BPF"},
 	} {
 		found := examinePrivileges(Facts{Privileges: Privileges{Root: true, MissingCapabilities: c.missing}})
