@@ -97,7 +97,8 @@ func (t *Tree) ProcessesBelow(cgroupPath string) ([]int, error) {
 			continue
 		}
 		below, err := t.ProcessesBelow(path.Join(cgroupPath, entry.Name()))
-		if err != nil && !errors.Is(err, ErrVanished) {
+		// A threaded one (v2) has threads of processes that a cgroup above it lists.
+		if err != nil && !errors.Is(err, ErrVanished) && !errors.Is(err, unix.EOPNOTSUPP) {
 			return nil, err
 		}
 		pids = append(pids, below...)
