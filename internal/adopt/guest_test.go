@@ -136,7 +136,7 @@ func (r *rig) freezable(k *Keeper, own *fakeContainer) {
 		var log strings.Builder
 		w := NewWatch(k, []Entry{{Mountpoint: r.fs.Dir, Cgroups: []string{at}}}, slog.New(slog.NewTextHandler(&log, nil)))
 		for range 2 {
-			w.entries[0].resolved = time.Time{}
+			w.entries[0].resolved, w.began = time.Time{}, time.Now()
 			if err := w.once(background(), w.entries[0]); err != nil {
 				r.t.Fatal(err)
 			}

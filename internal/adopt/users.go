@@ -9,16 +9,62 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/cgroup"
 	"github.com/daybook-project/daybook/internal/container"
 )
 
-// Users lists the cgroups of the containers in whose mount namespaces a device is mounted.
-// A container that has the whole root file system of the host, such as a monitor, does not
-// count.
-func Users(dev blockdev.Dev) ([]string, error) {
+// survey is what the entries of a watch ask the host for. One answer serves all of them: to list
+// the cgroups, and to read the mounts of all processes, takes long on a host with many containers.
+type survey struct {
+	// list and look are listContainers and lookForUsers.
+	list func(context.Context) ([]container.Identity, error)
+	look func() (map[blockdev.Dev][]string, error)
+
+	containers     []container.Identity
+	users          map[blockdev.Dev][]string
+	listed, looked time.Time
+}
+
+func newSurvey() *survey {
+	resolver := container.NewResolver(container.Config{})
+	return &survey{
+		list: func(ctx context.Context) ([]container.Identity, error) { return listContainers(ctx, resolver) },
+		look: lookForUsers,
+	}
+}
+
+// container finds the cgroup of a running container by its name or by the start of its ID, in a
+// list that is not older than since. The error wraps ErrNoContainer if there is none.
+func (s *survey) container(ctx context.Context, name string, since time.Time) (string, error) {
+	if s.listed.Before(since) {
+		containers, err := s.list(ctx)
+		if err != nil {
+			return "", err
+		}
+		s.containers, s.listed = containers, time.Now()
+	}
+	return named(s.containers, name)
+}
+
+// usersOf lists the cgroups of the containers in whose mount namespaces a device is mounted, or was
+// at most usersInterval before now. A container that has the whole root file system of the host,
+// such as a monitor, does not count.
+func (s *survey) usersOf(dev blockdev.Dev, now time.Time) ([]string, error) {
+	if now.Sub(s.looked) >= usersInterval {
+		users, err := s.look()
+		if err != nil {
+			return nil, err
+		}
+		s.users, s.looked = users, now
+	}
+	return s.users[dev], nil
+}
+
+// lookForUsers lists the cgroups of the containers in whose mount namespaces devices are mounted.
+func lookForUsers() (map[blockdev.Dev][]string, error) {
 	tree, err := cgroup.Find()
 	if err != nil {
 		return nil, err
@@ -32,7 +78,7 @@ func Users(dev blockdev.Dev) ([]string, error) {
 		return nil, err
 	}
 	seen := map[string]bool{}
-	var users []string
+	users := map[blockdev.Dev][]string{}
 	for _, process := range processes {
 		pid, err := strconv.Atoi(process.Name())
 		if err != nil {
@@ -45,18 +91,30 @@ func Users(dev blockdev.Dev) ([]string, error) {
 		}
 		seen[namespace] = true
 		text, err := os.ReadFile(filepath.Join(directory, "mountinfo"))
-		if err != nil || !uses(string(text), dev, root) {
+		if err != nil {
+			continue
+		}
+		devices := usedDevices(string(text), root)
+		if len(devices) == 0 {
 			continue
 		}
 		at, err := tree.Of(pid)
 		if err != nil {
 			continue
 		}
-		if identity := container.Identify(at); identity.IsContainer() && !slices.Contains(users, identity.Root) {
-			users = append(users, identity.Root)
+		identity := container.Identify(at)
+		if !identity.IsContainer() {
+			continue
+		}
+		for _, dev := range devices {
+			if !slices.Contains(users[dev], identity.Root) {
+				users[dev] = append(users[dev], identity.Root)
+			}
 		}
 	}
-	slices.Sort(users)
+	for _, cgroups := range users {
+		slices.Sort(cgroups)
+	}
 	return users, nil
 }
 
@@ -74,10 +132,9 @@ func rootMount() (blockdev.Mount, error) {
 	return blockdev.Mount{}, errors.New("nothing is mounted on /")
 }
 
-// uses says whether a mountinfo has a mount of the device, and no mount of the host's whole root
-// directory, which can be a directory of its file system, such as a subvolume.
-func uses(mountinfo string, dev blockdev.Dev, root blockdev.Mount) bool {
-	found := false
+// usedDevices lists the block devices whose mounts a mountinfo has; none if it has a mount of the
+// host's whole root directory, which can be a directory of its file system, such as a subvolume.
+func usedDevices(mountinfo string, root blockdev.Mount) (devices []blockdev.Dev) {
 	for line := range strings.Lines(mountinfo) {
 		fields := strings.Fields(line)
 		if len(fields) < 5 {
@@ -86,36 +143,44 @@ func uses(mountinfo string, dev blockdev.Dev, root blockdev.Mount) bool {
 		if fields[2] == root.Dev.String() {
 			mount, err := blockdev.ParseMount(strings.TrimSuffix(line, "\n"))
 			if err == nil && (mount.Root == root.Root || mount.Root == "/") {
-				return false
+				return nil
 			}
 		}
-		found = found || fields[2] == dev.String()
+		// Major 0 is that of no block device.
+		if dev, err := blockdev.ParseDev(fields[2]); err == nil && dev.Major != 0 && !slices.Contains(devices, dev) {
+			devices = append(devices, dev)
+		}
 	}
-	return found
+	return devices
 }
 
 // ErrNoContainer means that no running container has a name.
 var ErrNoContainer = errors.New("no running container")
 
-// Container finds the cgroup of a running container by its name or by the start of its ID.
-// The error wraps ErrNoContainer if there is none.
-func Container(ctx context.Context, resolver *container.Resolver, name string) (string, error) {
+// listContainers lists the running containers.
+func listContainers(ctx context.Context, resolver *container.Resolver) (all []container.Identity, err error) {
 	tree, err := cgroup.Find()
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	all, err := tree.List(ctx)
+	cgroups, err := tree.List(ctx)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	var found []string
-	for _, at := range all {
-		identity := resolver.Resolve(at.Path)
-		if identity.Root != at.Path || !identity.IsContainer() {
-			continue
+	for _, at := range cgroups {
+		if identity := resolver.Resolve(at.Path); identity.Root == at.Path && identity.IsContainer() {
+			all = append(all, identity)
 		}
-		if identity.Name == name || len(name) >= minIDDigits && strings.HasPrefix(identity.ID, name) {
-			found = append(found, at.Path)
+	}
+	return all, nil
+}
+
+// named finds the cgroup of the container that has a name, or an ID that starts with it.
+func named(containers []container.Identity, name string) (string, error) {
+	var found []string
+	for _, c := range containers {
+		if c.Name == name || len(name) >= minIDDigits && strings.HasPrefix(c.ID, name) {
+			found = append(found, c.Root)
 		}
 	}
 	switch len(found) {

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/daybook-project/daybook/internal/cgroup"
-	"github.com/daybook-project/daybook/internal/container"
 	"github.com/daybook-project/daybook/volume/placement"
 )
 
@@ -41,20 +40,22 @@ const (
 
 // Watch keeps the journals of entries until it is closed.
 type Watch struct {
-	keeper   *Keeper
-	log      *slog.Logger
-	resolver *container.Resolver
-	entries  []*watched
+	keeper  *Keeper
+	log     *slog.Logger
+	survey  *survey
+	entries []*watched
+	// began is when this round of looks at all entries began.
+	began time.Time
 }
 
 type watched struct {
 	Entry
-	wanted   *Wanted // nil: it was never resolved
+	wanted *Wanted // nil: it was never resolved
+	// resolved is the start of the round in which it was resolved. It is the same for all entries,
+	// so that all are resolved in the same rounds.
 	resolved time.Time
 	// failure is why it could not be resolved the last time.
 	failure error
-	others  []string
-	looked  time.Time
 	said    string
 	// frozenSaid: warnOfFreezing has warned.
 	frozenSaid bool
@@ -65,7 +66,7 @@ type watched struct {
 
 // NewWatch returns a watch that places nothing yet.
 func NewWatch(keeper *Keeper, entries []Entry, log *slog.Logger) *Watch {
-	w := &Watch{keeper: keeper, log: log, resolver: container.NewResolver(container.Config{})}
+	w := &Watch{keeper: keeper, log: log, survey: newSurvey()}
 	for _, entry := range entries {
 		w.entries = append(w.entries, &watched{Entry: entry})
 	}
@@ -77,9 +78,7 @@ func (w *Watch) Run(ctx context.Context) error {
 	ticker := time.NewTicker(WatchInterval)
 	defer ticker.Stop()
 	for {
-		for _, entry := range w.entries {
-			w.say(entry, w.once(ctx, entry))
-		}
+		w.round(ctx, w.say)
 		select {
 		case <-ctx.Done():
 			return w.keeper.Close(context.WithoutCancel(ctx))
@@ -91,12 +90,19 @@ func (w *Watch) Run(ctx context.Context) error {
 // Place places all entries now. An error with one does not stop the others.
 func (w *Watch) Place(ctx context.Context) error {
 	var failures []error
-	for _, entry := range w.entries {
-		err := w.once(ctx, entry)
+	w.round(ctx, func(entry *watched, err error) {
 		entry.said = text(err)
 		failures = append(failures, err)
-	}
+	})
 	return errors.Join(failures...)
+}
+
+// round looks at each entry once.
+func (w *Watch) round(ctx context.Context, done func(*watched, error)) {
+	w.began = time.Now()
+	for _, entry := range w.entries {
+		done(entry, w.once(ctx, entry))
+	}
 }
 
 func text(err error) string {
@@ -124,10 +130,10 @@ func (w *Watch) say(entry *watched, err error) {
 
 // once resolves an entry where that is due, and keeps it.
 func (w *Watch) once(ctx context.Context, entry *watched) error {
-	if time.Since(entry.resolved) >= resolveInterval {
+	if w.began.Sub(entry.resolved) >= resolveInterval {
 		var wanted Wanted
 		// Also after an error: mounts and containers are many.
-		entry.resolved = time.Now()
+		entry.resolved = w.began
 		if wanted, entry.failure = w.resolve(ctx, entry); entry.failure == nil {
 			if err := w.change(ctx, entry, wanted); err != nil {
 				return err
@@ -228,7 +234,7 @@ func (w *Watch) resolve(ctx context.Context, entry *watched) (Wanted, error) {
 		users = append(users, at)
 	}
 	for _, name := range entry.Containers {
-		at, err := Container(ctx, w.resolver, name)
+		at, err := w.survey.container(ctx, name, w.began)
 		if err != nil {
 			if len(entry.Containers)+len(entry.Cgroups) > 1 && errors.Is(err, ErrNoContainer) {
 				continue // the others remain
@@ -238,14 +244,11 @@ func (w *Watch) resolve(ctx context.Context, entry *watched) (Wanted, error) {
 		users = append(users, at)
 		wanted.For = name
 	}
-	if time.Since(entry.looked) >= usersInterval {
-		others, err := Users(f.Dev)
-		if err != nil {
-			return Wanted{}, err
-		}
-		entry.others, entry.looked = others, time.Now()
+	others, err := w.survey.usersOf(f.Dev, w.began)
+	if err != nil {
+		return Wanted{}, err
 	}
-	for _, other := range entry.others {
+	for _, other := range others {
 		if !slices.ContainsFunc(users, func(at string) bool { return within(other, at) }) {
 			users = append(users, other)
 		}

@@ -1,6 +1,7 @@
 package adopt
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -8,6 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/container"
 	"github.com/daybook-project/daybook/internal/ext4"
 )
 
@@ -26,7 +29,7 @@ func (r *rig) watch(k *Keeper, entry Entry) watching {
 
 // look resolves the entry again, and keeps it.
 func (w watching) look() error {
-	w.entry.resolved = time.Time{}
+	w.entry.resolved, w.began = time.Time{}, time.Now()
 	return w.once(background(), w.entry)
 }
 
@@ -172,6 +175,7 @@ func TestAFileSystemThatTwoEntriesNameBelongsToTheFirst(t *testing.T) {
 	first, second := r.container("first"), r.container("second")
 	k := r.keeper()
 	w := NewWatch(k, []Entry{{Mountpoint: r.fs.Dir, Cgroups: []string{first.path}}, {Mountpoint: bind, Cgroups: []string{second.path}}}, r.log())
+	w.began = time.Now()
 	for range 2 {
 		if err := w.once(background(), w.entries[0]); err != nil {
 			t.Error(err)
@@ -209,6 +213,38 @@ func TestAFileSystemThatTwoEntriesNameBelongsToTheFirst(t *testing.T) {
 		}
 		if at, err := r.tree.Of(pid); err != nil || at != second.path+"/journal-"+loop {
 			t.Errorf("the journal's thread is in %q, %v; want it with the second", at, err)
+		}
+	}
+}
+
+// On a host with many containers, a list of them takes longer than WatchInterval.
+func TestAllEntriesShareOneLookAtTheHost(t *testing.T) {
+	r := newRig(t)
+	var entries []Entry
+	for range 50 {
+		entries = append(entries, Entry{Mountpoint: r.fs.Dir, Containers: []string{"daybook-test-none", "daybook-test-nor-this"}})
+	}
+	w := NewWatch(r.keeper(), entries, r.log())
+	lists, looks := 0, 0
+	list, look := w.survey.list, w.survey.look
+	w.survey.list = func(ctx context.Context) ([]container.Identity, error) { lists++; return list(ctx) }
+	w.survey.look = func() (map[blockdev.Dev][]string, error) { looks++; return look() }
+	resolved := func(*watched, error) {}
+	w.round(t.Context(), resolved)
+	if lists != 1 || looks != 1 {
+		t.Errorf("cgroups were listed %d times, and processes %d times; want once", lists, looks)
+	}
+	for _, c := range []struct {
+		later        time.Duration
+		lists, looks int
+	}{{0, 1, 1}, {resolveInterval, 2, 1}, {usersInterval, 3, 2}} {
+		for _, entry := range w.entries {
+			entry.resolved = entry.resolved.Add(-c.later)
+		}
+		w.survey.looked = w.survey.looked.Add(-c.later)
+		w.round(t.Context(), resolved)
+		if lists != c.lists || looks != c.looks {
+			t.Errorf("%v later: %d and %d times; want %d and %d", c.later, lists, looks, c.lists, c.looks)
 		}
 	}
 }
