@@ -100,9 +100,11 @@ func New(config Config, log *slog.Logger) (*Agent, error) {
 		log.Info("the kubelet's directory is a link", "directory", config.KubeletDir, "target", target)
 	}
 	if config.APIServer {
-		if a.asker.from, err = kube.InCluster(); err != nil {
+		client, err := kube.InCluster()
+		if err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrUnsupported, err)
 		}
+		a.asker.from = remember(client)
 		a.asker.wake = make(chan struct{}, 1)
 	}
 	a.runtime, err = newRuntime(config, log)

@@ -75,7 +75,16 @@ func isNotFound(err error) bool {
 	return errors.As(err, &status) && status.code == http.StatusNotFound
 }
 
-// get reads an object.
+// anyVersion of an object is one that the API server has in its cache; it then does not ask its
+// store. It may be a little old.
+const anyVersion = "0"
+
+// object reads an object of a collection.
+func (c *Client) object(ctx context.Context, collection, name string, into any) error {
+	return c.get(ctx, collection+url.PathEscape(name)+"?resourceVersion="+anyVersion, into)
+}
+
+// get reads an object or a list.
 func (c *Client) get(ctx context.Context, path string, into any) error {
 	// The kubelet replaces the token before it expires.
 	token, err := os.ReadFile(c.tokenFile)
@@ -117,7 +126,7 @@ type metadata struct {
 
 // Namespaces are the names of the namespaces with a label.
 func (c *Client) Namespaces(ctx context.Context, label, value string) (names []string, err error) {
-	query := url.Values{"labelSelector": {label + "=" + value}, "limit": {fmt.Sprint(pageItems)}}
+	query := url.Values{"labelSelector": {label + "=" + value}, "limit": {fmt.Sprint(pageItems)}, "resourceVersion": {anyVersion}}
 	for {
 		var page struct {
 			Metadata struct {
@@ -137,6 +146,7 @@ func (c *Client) Namespaces(ctx context.Context, label, value string) (names []s
 			return names, nil
 		}
 		query.Set("continue", page.Metadata.Continue)
+		query.Del("resourceVersion") // the place says which
 	}
 }
 
@@ -152,7 +162,7 @@ func (c *Client) Volume(ctx context.Context, name string) (classes Classes, foun
 			VolumeAttributesClassName string `json:"volumeAttributesClassName"`
 		} `json:"spec"`
 	}
-	err = c.get(ctx, "/api/v1/persistentvolumes/"+url.PathEscape(name), &volume)
+	err = c.object(ctx, "/api/v1/persistentvolumes/", name, &volume)
 	if isNotFound(err) {
 		return Classes{}, false, nil
 	}
@@ -179,7 +189,7 @@ func (c *Client) class(ctx context.Context, kind, name string, collections ...st
 		var object struct {
 			Metadata metadata `json:"metadata"`
 		}
-		err := c.get(ctx, collection+url.PathEscape(name), &object)
+		err := c.object(ctx, collection, name, &object)
 		if isNotFound(err) {
 			continue
 		}

@@ -22,6 +22,11 @@ func serve(t *testing.T, answers map[string]string) *Client {
 			w.WriteHeader(http.StatusUnauthorized)
 			return
 		}
+		// From the server's cache. It refuses a version beside the place in a list.
+		if r.URL.Query().Has("continue") == r.URL.Query().Has("resourceVersion") || !r.URL.Query().Has("continue") && r.URL.Query().Get("resourceVersion") != "0" {
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
 		path := r.URL.Path
 		if after := r.URL.Query().Get("continue"); after != "" {
 			path += "?" + after
