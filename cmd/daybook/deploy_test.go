@@ -6,8 +6,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/daybook-project/daybook/internal/needs"
 	"github.com/daybook-project/daybook/internal/systemdtest"
@@ -135,6 +137,38 @@ func TestUnitsThatMoveJournalsMayDoSo(t *testing.T) {
 	}
 	if found != 5 {
 		t.Errorf("%d units move journals; want 5", found)
+	}
+}
+
+// Without a limit, a unit with a wrong configuration, or on a host that lacks something, starts and
+// logs for ever. A disk that is late at boot needs some minutes.
+func TestUnitsThatCannotWorkEndAfterSomeMinutes(t *testing.T) {
+	for _, name := range []string{"daybook-metrics.service", "daybook-control.service"} {
+		value := func(key string) time.Duration {
+			t.Helper()
+			values := systemdtest.Values(t, "../../deploy/systemd/"+name, key)
+			if len(values) != 1 {
+				t.Fatalf("%s: %s is %q", name, key, values)
+			}
+			number, err := time.ParseDuration(strings.Replace(values[0], "min", "m", 1))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return number
+		}
+		burst := systemdtest.Values(t, "../../deploy/systemd/"+name, "StartLimitBurst")
+		if len(burst) != 1 {
+			t.Fatalf("%s: StartLimitBurst is %q", name, burst)
+		}
+		starts, err := strconv.Atoi(burst[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		tries := time.Duration(starts) * value("RestartSec")
+		// Twice, because each start takes time, too.
+		if tries < 3*time.Minute || 2*tries > value("StartLimitIntervalSec") {
+			t.Errorf("%s: %d starts in %v or more; the limit is for %v", name, starts, tries, value("StartLimitIntervalSec"))
+		}
 	}
 }
 
