@@ -81,9 +81,17 @@ func TestPersistentVolumeIsAttachedAgain(t *testing.T) {
 func TestContainersStartAfterTheirVolumesAreAttached(t *testing.T) {
 	const unit = "../../deploy/systemd/daybook-attach.service"
 	before := systemdtest.Values(t, unit, "Before")
-	for _, engine := range []string{"docker.service", "containerd.service", "podman.service", "podman-restart.service", "crio.service", "kubelet.service"} {
+	cleared := systemdtest.Values(t, "../../deploy/systemd/daybook-volumes.service", "Before")
+	for _, engine := range []string{
+		"docker.service", "snap.docker.dockerd.service", "containerd.service", "podman.service", "podman-restart.service", "podman-clean-transient.service", "crio.service",
+		"kubelet.service", "k3s.service", "k3s-agent.service", "rke2-server.service", "rke2-agent.service", "k0scontroller.service", "k0sworker.service",
+		"snap.microk8s.daemon-kubelite.service", "lxc.service", "lxd.service", "snap.lxd.daemon.service", "incus.service", "machines.target",
+	} {
 		if !slices.Contains(before, engine) {
 			t.Errorf("%s may start before the volumes are attached: %q", engine, before)
+		}
+		if !slices.Contains(cleared, engine) {
+			t.Errorf("%s may start before what the last boot left is cleared: %q", engine, cleared)
 		}
 	}
 	// Those repair the same volumes, and engines start after them too.
