@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 
 	"github.com/daybook-project/daybook/internal/account"
 	"github.com/daybook-project/daybook/internal/agent"
+	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/cgroup"
 	"github.com/daybook-project/daybook/internal/configfile"
 	"github.com/daybook-project/daybook/internal/control"
@@ -40,7 +42,7 @@ A volume that several pods of the node use has its journal in a neutral cgroup b
 The names of pods come from the container runtime (CRI). Metrics have the labels
 namespace, pod and volume. With "account: true", there are the metrics of each container,
 as in "daybook metrics". With a section "control:", the agent corrects weights, as
-"daybook control" does.
+"daybook control" does, on those of the disks that the node has.
 
 With "api_server: true", the agent also reads the annotation daybook.io/io-weight of
 storage classes, and the label daybook.io/io-weight=allowed of namespaces whose pods may
@@ -146,16 +148,12 @@ func runAgent(ctx context.Context, path string, log *slog.Logger) (err error) {
 	parts := []func(context.Context) error{a.Run}
 	if config.Account {
 		parts = append(parts, func(ctx context.Context) error {
-			err := observeNode(ctx, config, a, o, log)
-			var unsupported unsupportedError
-			if !errors.As(err, &unsupported) || config.Control != nil {
-				return err
+			for {
+				if err := observeNode(ctx, config, a, o, log); !errors.Is(err, errDiskCame) {
+					return err
+				}
+				log.Info("a disk to control has come")
 			}
-			// One configuration is for nodes of several kernels: journals are placed on all.
-			o.metrics.ExpectNone()
-			log.Warn("this node cannot attribute I/O to containers; journals are placed nevertheless", "why", err)
-			<-ctx.Done()
-			return ctx.Err()
 		})
 	}
 	for _, part := range parts {
@@ -172,12 +170,76 @@ func runAgent(ctx context.Context, path string, log *slog.Logger) (err error) {
 	return err
 }
 
-// observeNode takes samples, and corrects weights if the configuration says so.
+// errDiskCame ends observeNode when the node has a disk to control that it lacked before.
+var errDiskCame = errors.New("a disk to control has come")
+
+// absentPause is between two looks for disks to control that the node lacks.
+const absentPause = 10 * time.Second
+
+// observeNode takes samples. It corrects weights on those disks of the configuration that the node
+// has: one configuration is for all nodes.
 func observeNode(ctx context.Context, config agent.Config, a *agent.Agent, o *observers, log *slog.Logger) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var err error
 	if config.Control != nil {
-		return controlNode(ctx, *config.Control, config.Waits, a, o, log)
+		controlled := *config.Control
+		var absent []string
+		controlled.Devices, absent = present(controlled.Devices)
+		if len(absent) > 0 {
+			log.Warn("this node lacks disks to control; the others are controlled, and journals are placed", "lacks", absent, "controlled", controlled.Devices)
+			go func() { cancel(awaitDisk(ctx, absent)) }()
+		}
+		config.Control = &controlled
 	}
+	if config.Control != nil && len(config.Control.Devices) > 0 {
+		err = controlNode(ctx, *config.Control, config.Waits, a, o, log)
+	} else {
+		err = onlyObserveNode(ctx, config, a, o, log)
+	}
+	if cause := context.Cause(ctx); errors.Is(cause, errDiskCame) && (err == nil || errors.Is(err, context.Canceled)) {
+		return cause
+	}
+	return err
+}
+
+// present divides devices into those that this host has and those that it lacks.
+func present(devices []string) (here, absent []string) {
+	for _, device := range devices {
+		if _, err := blockdev.LookupForWriting(device); errors.Is(err, blockdev.ErrGone) || errors.Is(err, fs.ErrNotExist) {
+			absent = append(absent, device)
+		} else {
+			here = append(here, device) // other errors are those of control
+		}
+	}
+	return here, absent
+}
+
+// awaitDisk waits until the host has one of the devices. The error is errDiskCame, or that of ctx.
+func awaitDisk(ctx context.Context, absent []string) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(absentPause):
+		}
+		if here, _ := present(absent); len(here) > 0 {
+			return errDiskCame
+		}
+	}
+}
+
+// onlyObserveNode takes samples. If the node loads no BPF programs, it says so and takes none: one
+// configuration is for nodes of several kernels, and journals are placed on all.
+func onlyObserveNode(ctx context.Context, config agent.Config, a *agent.Agent, o *observers, log *slog.Logger) error {
 	source, err := openSource(ctx, sourceOptions{Interval: accountInterval, Estimator: "handles", Naming: a, Waits: config.Waits, Log: log})
+	var unsupported unsupportedError
+	if errors.As(err, &unsupported) {
+		o.metrics.ExpectNone()
+		log.Warn("this node cannot attribute I/O to containers; journals are placed nevertheless", "why", err)
+		<-ctx.Done()
+		return ctx.Err()
+	}
 	if err != nil {
 		return err
 	}

@@ -159,6 +159,44 @@ func TestAgentPlacesJournalsOnANodeThatLoadsNoBPFPrograms(t *testing.T) {
 	n.end(t, daemon)
 }
 
+// A configuration is for all nodes of a cluster, and one may lack a disk of control, or get it later.
+func TestAgentWorksOnANodeThatLacksADiskOfControl(t *testing.T) {
+	n := newAgentNode(t)
+	disk := n.w.Path("disk")
+	text, err := os.ReadFile(n.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(n.file, fmt.Appendf(text, "control: {devices: [daybook-none, %s], state_dir: %s, tunables: none}\n", disk, n.w.Path("state")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	command := exec.Command(os.Args[0], "agent", "--config", n.file)
+	command.Env = append(os.Environ(), commandVariable+"=1")
+	daemon := n.w.Spawn(command)
+	_, get := n.serving(daemon)
+	controlled := `daybook_control_limits{device="` + n.fs.Disk.Name + `"}`
+	for _, want := range []string{
+		`daybook_agent_volume_placed\{device="` + n.fs.Disk.Name + `",namespace="shop",placement="pod",pod="db-0",volume="pv-db"\} 1`,
+		`daybook_agent_attributing 1`,
+		`daybook_journal_bytes_total\{cgroup="[^"]*` + n.uid + `[^"]*",container="shop/db-0/main",device="` + n.fs.Disk.Name + `",runtime="kubernetes"\} [1-9]`,
+	} {
+		pattern := regexp.MustCompile(want)
+		n.w.Await("a metric "+want, daemon.Log, func() bool { return pattern.MatchString(get("/metrics")) })
+	}
+	if metrics := get("/metrics"); strings.Contains(metrics, controlled) {
+		t.Error("a disk is controlled that the configuration does not name")
+	}
+	if logged, err := os.ReadFile(daemon.Log); err != nil || !strings.Contains(string(logged), "this node lacks disks to control") {
+		t.Errorf("%v: %s", err, logged)
+	}
+	// The name is of the volume's disk from now on.
+	if err := os.Symlink(n.fs.Dir, disk); err != nil {
+		t.Fatal(err)
+	}
+	n.w.Await("the disk is controlled", daemon.Log, func() bool { return strings.Contains(get("/metrics"), controlled) })
+	n.end(t, daemon)
+}
+
 // The label runtime of a pod does not depend on the cgroup driver.
 func TestSamplesNameThePodsOfBothCgroupDriversAlike(t *testing.T) {
 	none := []string{}
