@@ -9,6 +9,7 @@
  * 	check.c		which disks and options are refused
  * 	load.c		mount: recovery, then an open journal
  * 	small.c		journal_data=small: whose data are journaled
+ * 	quota.c		files of quotas that users can see
  * 	wrote.c		reports writes of file data to the journal
  * 	statistics.c	/proc/fs/ext4nvj/DISK/nvjournal
  * 	fast_commit.c	empty functions, because there are no fast commits
@@ -51,6 +52,10 @@ int ext4nvj_data_past(struct inode *inode);
 int ext4nvj_will_have(struct inode *inode, loff_t bytes);
 int ext4nvj_will_allocate(struct inode *inode, int mode, loff_t offset, loff_t bytes);
 int ext4nvj_allow_journal_data(struct inode *inode);
+
+/* quota.c */
+int ext4nvj_quota_file_home(struct inode *inode);
+int ext4nvj_quota_off(struct super_block *sb, int type);
 
 /* load.c */
 bool ext4nvj_wants_journal(struct super_block *sb);

@@ -31,6 +31,7 @@ var cases = []struct {
 	{"grow", all, grow},
 	{"discard", all, discard},
 	{"quota", all, quota},
+	{"quota files", all, quotaFiles},
 	{"small journal", all, smallJournal},
 	{"small files", []system{small}, smallFiles},
 	{"flushes", []system{one, small}, flushes},

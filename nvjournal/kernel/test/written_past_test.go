@@ -1,0 +1,123 @@
+package test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// The tests below write blocks past the journal that were in it. Neither a checkpoint nor
+// recovery may write older content over them.
+
+// hasNumbers checks the file of fillWithFile, in its pages and on the disk.
+func (v *volume) hasNumbers(name string, blocks int) {
+	v.t.Helper()
+	for _, from := range []string{"pages", "disk"} {
+		file, err := os.Open(filepath.Join(v.dir, name))
+		if err != nil {
+			v.t.Fatal(err)
+		}
+		b := make([]byte, 4096)
+		for n := range blocks {
+			if _, err := io.ReadFull(file, b); err != nil || !bytes.Equal(b, numbered(n)) {
+				v.t.Errorf("block %d of %d has other content by its %s, %.8q: %v", n, blocks, from, b, err)
+				break
+			}
+		}
+		_ = file.Close()
+		dropCaches(v.t)
+	}
+}
+
+// checked checks the content of files now, when all is at home, and after a crash.
+func (v *volume) checked(models map[string][]byte) {
+	v.t.Helper()
+	crash := v.uncleanAsItIs()
+	check := func(dir string) {
+		v.t.Helper()
+		for name, model := range models {
+			content(v.t, filepath.Join(dir, name), model)
+		}
+	}
+	v.carryHome()
+	dropCaches(v.t)
+	check(v.dir)
+	v.unmount()
+	crash.restore(v.t)
+	v.mount()
+	check(v.dir)
+	v.end(check)
+}
+
+// quotaEntry returns where a file of quotas has a user's limits of inodes and blocks, -1 if nowhere.
+func quotaEntry(file []byte, user, inodes, blocks uint32) int {
+	var entry []byte // linux/fs/quota, quotaio_v2.h: the use of inodes is 0
+	for _, word := range []uint32{user, inodes, 0, 0, blocks, 0} {
+		entry = binary.LittleEndian.AppendUint32(entry, word)
+	}
+	return bytes.Index(file, entry)
+}
+
+// ext4 writes a file of quotas past its pages, through the journal. When quotas are off, it is
+// a file like others: it has what ext4 wrote, can be changed, and its blocks can be reused.
+func quotaFiles(t *testing.T, s system) {
+	p := smallPlan(s)
+	p.options = []string{"usrjquota=aquota.user", "jqfmt=vfsv0"}
+	v := s.make(t, p)
+	path := filepath.Join(v.dir, "aquota.user")
+	const user, inodes, blocks, more = 1000, 12, 2048, 3072
+	v.quotaFile()
+	v.quotactl(setQuota, user, &quotaLimits{blocksHard: blocks, inodesHard: inodes, valid: limitsAreSet})
+	v.quotactl(quotaOff, 0, nil)
+
+	read, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := quotaEntry(read, user, inodes, blocks)
+	if at < 0 {
+		t.Fatalf("%s of %d bytes has no limits when quotas are off", path, len(read))
+	}
+	// As setquota does it without the kernel.
+	binary.LittleEndian.PutUint32(read[at+16:], more)
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = file.WriteAt(read, 0)
+	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
+		t.Fatal(err)
+	}
+	v.carryHome()
+	dropCaches(t)
+	content(t, path, read)
+
+	name, err := unix.BytePtrFromString(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v.quotactl(quotaOn, quotaVersion, (*quotaLimits)(unsafe.Pointer(name)))
+	var limits quotaLimits
+	if v.quotactl(getQuota, user, &limits); limits.blocksHard != more {
+		t.Errorf("the limit is %d, and %d was written to the file", limits.blocksHard, more)
+	}
+	v.quotactl(setQuota, user, &quotaLimits{blocksHard: blocks, inodesHard: inodes, valid: limitsAreSet})
+	v.quotactl(quotaOff, 0, nil)
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	v.carryHome()
+	count := v.fillWithFile("data")
+	v.carryHome()
+	dropCaches(t)
+	v.hasNumbers("data", count)
+	v.end(nil)
+}
+
