@@ -167,12 +167,25 @@ static void leave_pages(struct inode *inode)
 	}
 }
 
-/* As ext4nvj_data_past, but only the file's own blocks are written. */
+/*
+ * With clusters (bigalloc) ext4 neither frees nor revokes the rest of a cluster that a
+ * truncation or a hole leaves in part, and the file may get these blocks again.
+ */
+static bool has_clusters(const struct inode *inode)
+{
+	return EXT4_SB(inode->i_sb)->s_cluster_ratio > 1;
+}
+
+/* As ext4nvj_data_past, but only the file's own blocks are written, if these are all known. */
 static int take_past(struct inode *inode)
 {
 	u64 blocks[EXT4NVJ_SMALL_BLOCKS];
-	int err = blocks_home(inode, blocks);
+	int err;
 
+	if (has_clusters(inode))
+		err = ext4nvj_data_past(inode);
+	else
+		err = blocks_home(inode, blocks);
 	if (err > 0)
 		err = revoke(inode, blocks, err);
 	if (!err)
@@ -220,9 +233,16 @@ int ext4nvj_will_have(struct inode *inode, loff_t bytes)
 	return leave_journal(inode);
 }
 
-/* The same, for fallocate(2). */
+/* As ext4nvj_will_have, for fallocate(2). */
 int ext4nvj_will_allocate(struct inode *inode, int mode, loff_t offset, loff_t bytes)
 {
+	int err = 0;
+
+	/* ext4 may write zeros to the rest of a cluster without the journal. */
+	if (has_clusters(inode) && !(mode & (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_COLLAPSE_RANGE)))
+		err = ext4nvj_data_past(inode);
+	if (err)
+		return err;
 	if (mode & FALLOC_FL_INSERT_RANGE)
 		return ext4nvj_will_have(inode, i_size_read(inode) + bytes);
 	if (mode & (FALLOC_FL_KEEP_SIZE | FALLOC_FL_COLLAPSE_RANGE))

@@ -28,6 +28,7 @@ func smallFiles(t *testing.T, s system) {
 	t.Run("grown alone", func(t *testing.T) { smallGrownAlone(t, s) })
 	t.Run("zeroed", func(t *testing.T) { smallZeroed(t, s) })
 	t.Run("marked", func(t *testing.T) { smallMarked(t, s) })
+	t.Run("clusters", func(t *testing.T) { smallClusters(t, s) })
 	t.Run("exercised", func(t *testing.T) { smallExercised(t, s) })
 }
 

@@ -121,3 +121,44 @@ func quotaFiles(t *testing.T, s system) {
 	v.end(nil)
 }
 
+// With clusters a truncated file keeps the rest of its last cluster, and gets the same blocks
+// again.
+func smallClusters(t *testing.T, s system) {
+	p := smallPlan(s)
+	p.features = []string{"-O", "bigalloc", "-C", "65536"}
+	v := s.make(t, p)
+	models := map[string][]byte{}
+	for name, change := range map[string]func(file *os.File) error{
+		"grown": func(file *os.File) error { return nil },
+		"allocated": func(file *os.File) error {
+			return unix.Fallocate(int(file.Fd()), unix.FALLOC_FL_KEEP_SIZE, 4096, 60<<10)
+		},
+		"punched": func(file *os.File) error {
+			if err := file.Truncate(64 << 10); err != nil {
+				return err
+			}
+			return unix.Fallocate(int(file.Fd()), unix.FALLOC_FL_KEEP_SIZE|unix.FALLOC_FL_PUNCH_HOLE, 4096, 40<<10)
+		},
+	} {
+		file, model := create(t, filepath.Join(v.dir, name)), make([]byte, 104<<10)
+		rewrite(t, file, model, 0, 64<<10)
+		if err := errors.Join(file.Truncate(4096), change(file)); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		rewrite(t, file, model, 4096, 100<<10)
+		models[name] = model
+		_ = file.Close()
+	}
+	// ext4 writes zeros to the rest of an allocated range of which a block is written.
+	file, model := create(t, filepath.Join(v.dir, "zeroed")), make([]byte, 64<<10)
+	rewrite(t, file, model, 0, len(model))
+	clear(model[4096:])
+	if err := errors.Join(file.Truncate(4096), unix.Fallocate(int(file.Fd()), 0, 4096, 60<<10)); err != nil {
+		t.Fatal(err)
+	}
+	rewrite(t, file, model, 5*4096, 4096)
+	models["zeroed"] = model
+	_ = file.Close()
+	v.checked(models)
+}
+
