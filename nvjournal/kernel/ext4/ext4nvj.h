@@ -50,6 +50,7 @@ void ext4nvj_choose_data(struct inode *inode);
 int ext4nvj_data_home(struct inode *inode);
 int ext4nvj_data_past(struct inode *inode);
 int ext4nvj_will_have(struct inode *inode, loff_t bytes);
+int ext4nvj_will_not_journal(struct inode *inode);
 int ext4nvj_will_allocate(struct inode *inode, int mode, loff_t offset, loff_t bytes);
 int ext4nvj_allow_journal_data(struct inode *inode);
 

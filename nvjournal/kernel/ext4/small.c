@@ -182,7 +182,8 @@ static int take_past(struct inode *inode)
 	u64 blocks[EXT4NVJ_SMALL_BLOCKS];
 	int err;
 
-	if (has_clusters(inode))
+	/* The hashes of fs-verity are beyond the file's size. */
+	if (has_clusters(inode) || IS_VERITY(inode))
 		err = ext4nvj_data_past(inode);
 	else
 		err = blocks_home(inode, blocks);
@@ -231,6 +232,16 @@ int ext4nvj_will_have(struct inode *inode, loff_t bytes)
 	    ext4_test_inode_flag(inode, EXT4_INODE_JOURNAL_DATA))
 		return 0;
 	return leave_journal(inode);
+}
+
+/*
+ * Called when the file got a property with which its data is not journaled once its inode
+ * is read again: then nobody would revoke its blocks. The caller holds the inode's lock
+ * and has no handle.
+ */
+int ext4nvj_will_not_journal(struct inode *inode)
+{
+	return ext4_test_inode_state(inode, EXT4NVJ_STATE_DATA) ? leave_journal(inode) : 0;
 }
 
 /* As ext4nvj_will_have, for fallocate(2). */

@@ -29,6 +29,8 @@ func smallFiles(t *testing.T, s system) {
 	t.Run("zeroed", func(t *testing.T) { smallZeroed(t, s) })
 	t.Run("marked", func(t *testing.T) { smallMarked(t, s) })
 	t.Run("clusters", func(t *testing.T) { smallClusters(t, s) })
+	t.Run("verity", func(t *testing.T) { smallVerity(t, s) })
+	t.Run("DAX", func(t *testing.T) { smallDAX(t, s) })
 	t.Run("exercised", func(t *testing.T) { smallExercised(t, s) })
 }
 

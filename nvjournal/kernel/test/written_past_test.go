@@ -11,6 +11,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/vm/vmtest"
 )
 
 // The tests below write blocks past the journal that were in it. Neither a checkpoint nor
@@ -162,3 +164,81 @@ func smallClusters(t *testing.T, s system) {
 	v.checked(models)
 }
 
+// verityOn is fsverity_enable_arg of linux/fsverity.h.
+type verityOn struct {
+	version, hash, block, saltSize uint32
+	salt                           uint64
+	signatureSize, _               uint32
+	signature                      uint64
+	_                              [11]uint64
+}
+
+// The file's tree of hashes, beyond its size, is journaled like its data until its inode is
+// read again. That happens as soon as it is closed, once its attribute x was changed.
+func smallVerity(t *testing.T, s system) {
+	p := smallPlan(s)
+	p.features = []string{"-O", "verity"}
+	v := s.make(t, p)
+	path := filepath.Join(v.dir, "verity")
+	file, model := create(t, path), make([]byte, 40<<10)
+	must(t, "chattr", "+x", path)
+	must(t, "chattr", "-x", path)
+	rewrite(t, file, model, 0, len(model))
+	readOnly, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = file.Close()
+	file = readOnly
+	const enable, sha256 = 0x40806685, 1 // FS_IOC_ENABLE_VERITY
+	on := verityOn{version: 1, hash: sha256, block: 4096}
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, file.Fd(), enable, uintptr(unsafe.Pointer(&on))); errno != 0 {
+		t.Fatalf("FS_IOC_ENABLE_VERITY: %v", errno)
+	}
+	_ = file.Close()
+	dropCaches(t)
+	content(t, path, model)
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := v.syncDirectory(); err != nil {
+		t.Fatal(err)
+	}
+	blocks := v.fillWithFile("data")
+	crash := v.uncleanAsItIs()
+	v.carryHome()
+	dropCaches(t)
+	v.hasNumbers("data", blocks)
+	v.unmount()
+	crash.restore(t)
+	v.mount()
+	v.hasNumbers("data", blocks)
+	v.end(nil)
+}
+
+// A file gets the attribute x, and is written by DAX once it is opened again.
+func smallDAX(t *testing.T, s system) {
+	disk := vmtest.Device(t, "pmem1")
+	vmtest.WithPages(t, disk)
+	p := smallPlan(s)
+	p.disk, p.options = disk, []string{"dax=inode"}
+	v := s.make(t, p)
+	path := filepath.Join(v.dir, "dax")
+	file, model := create(t, path), make([]byte, 40<<10)
+	rewrite(t, file, model, 0, len(model))
+	must(t, "chattr", "+x", path)
+	_ = file.Close()
+	dropCaches(t)
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const attributeDAX = 0x200000 // STATX_ATTR_DAX
+	var status unix.Statx_t
+	if err := unix.Statx(int(file.Fd()), "", unix.AT_EMPTY_PATH, 0, &status); err != nil || status.Attributes&attributeDAX == 0 {
+		t.Fatalf("it is no file for DAX: attributes %#x, %v", status.Attributes, err)
+	}
+	rewrite(t, file, model, 100, 30<<10)
+	_ = file.Close()
+	v.checked(map[string][]byte{"dax": model})
+}
