@@ -40,6 +40,7 @@ typedef struct {
 struct nvjk_journal {
 	journal_t journal;
 	struct nvj *nvj;
+	u64 newest;
 	u32 held_back;
 	struct mutex updates_mutex;
 	unsigned int updates_nofs;
@@ -127,7 +128,7 @@ static struct task tasks[THREADS];
 static struct nvjk_handle *passed[WRITERS]; /* to the thread that ends them */
 static uint32_t passes, ended[WRITERS];     /* words to wait at */
 static uint32_t writers_left;
-static uint32_t open_handles;
+static uint32_t open_handles, open_handle[WRITERS]; /* their count; the number of each, or 0 */
 /* A handle reads it, a holder changes it. Not atomic: ThreadSanitizer looks at it. */
 static volatile uint64_t guarded;
 static uint64_t seed;
@@ -254,7 +255,9 @@ static void write_with_handles(unsigned writer)
 				nvjk_reserve_back(&journal, RESERVED);
 			break;
 		}
+		nvj_raise_sc(&journal.newest, h.nvj.tid); /* as in transaction.c */
 		nvj_count(&open_handles, 1);
+		nvj_store_sc(&open_handle[writer], i + 1);
 		work_in_handle(&h, &writer);
 		if (has_passed) {
 			has_passed = pass_reserved(&h, writer);
@@ -264,6 +267,7 @@ static void write_with_handles(unsigned writer)
 			else if (once_in(2))
 				wait_while(&ended[writer], before);
 		}
+		nvj_store_sc(&open_handle[writer], 0);
 		stop(&h);
 		if (has_passed)
 			wait_while(&ended[writer], before);
@@ -327,11 +331,29 @@ static void hold_back(void)
 	}
 }
 
+/* An open handle may log later what it has changed already: so a flush waits for it. */
+static void flush(void)
+{
+	uint32_t open[WRITERS];
+
+	for (unsigned writer = 0; writer < WRITERS; writer++)
+		open[writer] = nvj_load_sc(&open_handle[writer]);
+	if (jbd2_journal_flush(&journal.journal, 0)) {
+		expect(aborted());
+		return;
+	}
+	for (unsigned writer = 0; writer < WRITERS; writer++)
+		expect(!open[writer] || nvj_load_sc(&open_handle[writer]) != open[writer]);
+}
+
 /* So that handles are in several transactions. */
 static void commit(void)
 {
 	for (unsigned i = 0; i < HANDLES; i++) {
-		expect(nvj_commit(engine.journal, 0) == 0 || aborted());
+		if (once_in(3))
+			flush();
+		else
+			expect(nvj_commit(engine.journal, 0) == 0 || aborted());
 		pause_now_and_then();
 		if (aborts && i == HANDLES / 2)
 			nvj_abort(engine.journal, NVJ_EIO);
@@ -363,6 +385,7 @@ static void begin(void)
 	nvjk_updates_init(&journal);
 	init_waitqueue_head(&journal.reserved_wait);
 	writers_left = WRITERS;
+	memset(open_handle, 0, sizeof(open_handle));
 	for (unsigned n = 0; n < THREADS; n++)
 		tasks[n] = (struct task){.random = random_from(seed * THREADS + n)};
 }

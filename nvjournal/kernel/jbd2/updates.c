@@ -68,7 +68,10 @@ void jbd2_journal_unlock_updates(journal_t *journal)
 	memalloc_nofs_restore(nofs);
 }
 
-/* Commits everything up to now, and writes it home. */
+/*
+ * Commits everything up to now, and writes it home. Also what open handles have changed,
+ * as in jbd2: pages of a file may be clean already, and are logged when the handle stops.
+ */
 int jbd2_journal_flush(journal_t *journal, unsigned int flags)
 {
 	struct nvjk_journal *j = nvjk_of(journal);
@@ -78,7 +81,7 @@ int jbd2_journal_flush(journal_t *journal, unsigned int flags)
 	/* This would erase the blocks of a journal on a disk. There is none. */
 	if (flags)
 		return -EOPNOTSUPP;
-	error = nvjk_commit(j, 0);
+	error = nvjk_commit(j, READ_ONCE(j->newest));
 	if (error)
 		return error;
 	nofs = memalloc_nofs_save();
