@@ -93,6 +93,11 @@ static void take_options(struct nvjk_journal *j, const struct nvjk_journal_optio
 	j->journal.j_total_len = options->inner_blocks;
 }
 
+void jbd2_journal_barrier_changed(journal_t *journal)
+{
+	nvjk_disk_no_flush(nvjk_of(journal)->disk, !(journal->j_flags & JBD2_BARRIER));
+}
+
 /*
  * At most so many blocks wait for their commit, which has to log them all:
  * about a millisecond of work.

@@ -34,8 +34,6 @@ static void work(struct nvjk_journal *j)
 	bool checkpoint = READ_ONCE(j->wants_checkpoint);
 	u64 wanted = READ_ONCE(j->wanted_tid);
 
-	/* Before the check: a remount may have changed the option. */
-	nvjk_disk_no_flush(j->disk, !(READ_ONCE(j->journal.j_flags) & JBD2_BARRIER));
 	if (is_journal_aborted(&j->journal))
 		return;
 	/* Errors abort the journal, which informs ext4. */

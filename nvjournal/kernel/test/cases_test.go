@@ -35,6 +35,7 @@ var cases = []struct {
 	{"small journal", all, smallJournal},
 	{"small files", []system{small}, smallFiles},
 	{"flushes", []system{one, small}, flushes},
+	{"barriers", []system{one}, barriers},
 	{"syncs together", []system{one}, syncsTogether},
 	{"two on one memory", ours, twoOnOneMemory},
 	{"slices", []system{one}, slicesApart},

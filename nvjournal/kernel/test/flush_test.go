@@ -150,3 +150,36 @@ func flushes(t *testing.T, s system) {
 	}
 	v.end(nil)
 }
+
+// A remount that turns on barriers holds for the next checkpoint, and not only once the commit
+// thread wakes.
+func barriers(t *testing.T, s system) {
+	v := s.make(t, plan{options: []string{"nobarrier", "commit=300"}})
+	made := 0
+	flushed := func() bool {
+		t.Helper()
+		made++
+		before := v.statistics()["disk_flushes"]
+		if err := os.Mkdir(filepath.Join(v.dir, fmt.Sprint("directory", made)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		v.carryHome()
+		return v.statistics()["disk_flushes"] > before
+	}
+	if flushed() {
+		t.Error("a checkpoint flushes the disk without barriers")
+	}
+	if err := v.tryMountAgain("barrier"); err != nil {
+		t.Fatal(err)
+	}
+	if !flushed() {
+		t.Error("a checkpoint does not flush the disk with barriers")
+	}
+	if err := v.tryMountAgain("nobarrier"); err != nil {
+		t.Fatal(err)
+	}
+	if flushed() {
+		t.Error("a checkpoint flushes the disk after barriers were turned off")
+	}
+	v.end(nil)
+}

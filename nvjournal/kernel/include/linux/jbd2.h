@@ -295,6 +295,9 @@ int jbd2_journal_bring_home(journal_t *journal, const u64 *blocks, unsigned int 
  */
 void jbd2_journal_leave(journal_t *journal, struct buffer_head *bh);
 
+/* Not in jbd2. Called when JBD2_BARRIER may have changed. */
+void jbd2_journal_barrier_changed(journal_t *journal);
+
 /* --- Commit: jbd2/commit.c --------------------------------------------------------- */
 
 int jbd2_journal_start_commit(journal_t *journal, tid_t *tid);
