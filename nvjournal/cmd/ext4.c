@@ -21,16 +21,20 @@
 #define BLOCKS_LOW_AT 0x4u
 #define LOG_BLOCK_BYTES_AT 0x18u
 #define MAGIC_AT 0x38u
+#define STATE_AT 0x3au
 #define INCOMPAT_AT 0x60u
 #define RO_COMPAT_AT 0x64u
 #define UUID_AT 0x68u
 #define JOURNAL_UUID_AT 0xd0u
 #define BLOCKS_HIGH_AT 0x150u
+/* EXT4_ERROR_BYTES that say what the errors were, their count first. */
+#define ERRORS_AT 0x194u
 /* Ours: the number of the block that has the mark of the tail, 8 bytes. */
 #define MARK_BLOCK_AT 0x3f4u
 #define CHECKSUM_AT 0x3fcu
 
 #define MAGIC 0xef53u
+#define STATE_ERRORS 2u
 #define INCOMPAT_RECOVER 0x4u
 #define INCOMPAT_64BIT 0x80u
 /* Ours: nvjournal/kernel/ext4/marker.h. */
@@ -86,6 +90,8 @@ int ext4_look(struct fs_disk *ext4, struct nvju_disk *disk)
 	ext4->needs_recovery = get32(super + INCOMPAT_AT) & INCOMPAT_RECOVER;
 	memcpy(ext4->uuid, super + UUID_AT, 16);
 	memcpy(ext4->journal_uuid, super + JOURNAL_UUID_AT, 16);
+	ext4->ext4_state = super[STATE_AT];
+	memcpy(ext4->ext4_errors, super + ERRORS_AT, EXT4_ERROR_BYTES);
 	if (!ext4->marked)
 		return 0;
 	/* 0: an earlier ext4nvj has marked the disk, without a block for the tail. */
@@ -119,7 +125,19 @@ int ext4_read_size(const char *device, struct ext4_size *size)
 	return 0;
 }
 
-int ext4_unmark(const char *target, struct nvju_disk *disk, bool *unmarked)
+/*
+ * ext4 writes errors to the superblock through the journal, or without it when the journal
+ * is aborted. Recovery may have replaced the latter by an older superblock.
+ */
+static void keep_errors(uint8_t *super, const struct fs_disk *before)
+{
+	super[STATE_AT] |= before->ext4_state & STATE_ERRORS;
+	if (get32(before->ext4_errors) > get32(super + ERRORS_AT))
+		memcpy(super + ERRORS_AT, before->ext4_errors, EXT4_ERROR_BYTES);
+}
+
+int ext4_unmark(const char *target, struct nvju_disk *disk, const struct fs_disk *before,
+		bool *unmarked)
 {
 	_Alignas(4096) uint8_t block[NVJ_BLOCK_BYTES];
 	uint8_t *super = block + SUPER_AT;
@@ -142,6 +160,7 @@ int ext4_unmark(const char *target, struct nvju_disk *disk, bool *unmarked)
 			target);
 		return -1;
 	}
+	keep_errors(super, before);
 	put32(super + INCOMPAT_AT, incompat & ~(INCOMPAT_NVJ | INCOMPAT_RECOVER));
 	memset(super + JOURNAL_UUID_AT, 0, 16);
 	memset(super + MARK_BLOCK_AT, 0, 8);

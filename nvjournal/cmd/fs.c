@@ -18,7 +18,8 @@ int fs_look(struct fs_disk *fs, struct nvju_disk *disk)
 	return error || fs->found ? error : jfs_look(fs, disk);
 }
 
-int fs_unmark(const char *target, struct nvju_disk *disk, bool *unmarked)
+int fs_unmark(const char *target, struct nvju_disk *disk, const struct fs_disk *before,
+	      bool *unmarked)
 {
 	struct fs_disk fs;
 
@@ -28,7 +29,8 @@ int fs_unmark(const char *target, struct nvju_disk *disk, bool *unmarked)
 		return -1;
 	if (!fs.found || !fs.marked)
 		return 0;
-	return fs.jfs ? jfs_unmark(target, disk, unmarked) : ext4_unmark(target, disk, unmarked);
+	return fs.jfs ? jfs_unmark(target, disk, unmarked)
+		      : ext4_unmark(target, disk, before, unmarked);
 }
 
 /*

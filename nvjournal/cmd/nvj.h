@@ -99,6 +99,8 @@ void findings_text(const struct nvj_report *report, FILE *to);
 
 /* --- fs.c ------------------------------------------------------------------ */
 
+#define EXT4_ERROR_BYTES 108u
+
 /* What the superblock on a disk says of the journal. */
 struct fs_disk {
 	bool found;          /* it is an ext2, 3 or 4, or a JFS: else nothing else counts */
@@ -110,6 +112,9 @@ struct fs_disk {
 	uint64_t tail_tid;   /* that a checkpoint has marked: the journal's is not before it */
 	uint64_t mark_block; /* which has that mark; 0: none */
 	bool mark_unreadable;
+	/* Of an ext4, as they are in its superblock: the state, and what its errors were. */
+	uint8_t ext4_state;
+	uint8_t ext4_errors[EXT4_ERROR_BYTES];
 };
 
 /* ext4 or JFS. */
@@ -123,10 +128,12 @@ int fs_look(struct fs_disk *fs, struct nvju_disk *disk);
 int fs_fits(const struct fs_disk *fs, const char *file, uint64_t offset, const char *target,
 	    const struct nvj_region *region, const struct nvj_disk_super *super, bool any);
 /*
- * All is home: makes the maps of a JFS anew, and removes the mark, if there is one.
+ * All is home: makes the maps of a JFS anew, and removes the mark, if there is one. before is
+ * what fs_look has found before recovery: newer errors of an ext4 are kept.
  * Returns 0, or -1 after an error message.
  */
-int fs_unmark(const char *target, struct nvju_disk *disk, bool *unmarked);
+int fs_unmark(const char *target, struct nvju_disk *disk, const struct fs_disk *before,
+	      bool *unmarked);
 /* For ext4.c and jfs.c: */
 /* Number 0: there is no block for the mark of the tail. */
 void fs_read_mark(struct fs_disk *fs, struct nvju_disk *disk, uint64_t number, uint64_t blocks);
@@ -136,7 +143,8 @@ int fs_write_block(struct nvju_disk *disk, uint64_t number, const void *image, b
 /* --- ext4.c, jfs.c: of fs.c's functions, those that depend on the file system -- */
 
 int ext4_look(struct fs_disk *fs, struct nvju_disk *disk);
-int ext4_unmark(const char *target, struct nvju_disk *disk, bool *unmarked);
+int ext4_unmark(const char *target, struct nvju_disk *disk, const struct fs_disk *before,
+		bool *unmarked);
 int jfs_look(struct fs_disk *fs, struct nvju_disk *disk);
 int jfs_unmark(const char *target, struct nvju_disk *disk, bool *unmarked);
 

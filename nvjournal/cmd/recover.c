@@ -208,7 +208,7 @@ static int recover(const struct request *request, struct nvju_region *region,
 	result = error == 0         ? EXIT_SOUND
 		 : error == NVJ_EIO ? EXIT_DAMAGED
 				    : verdict(error, &report);
-	if (!error && fs_unmark(request->target, disk, &unmarked))
+	if (!error && fs_unmark(request->target, disk, fs, &unmarked))
 		result = EXIT_DAMAGED;
 	print_result(request, error, nvju_disk_failure(disk), result, &report, fs, unmarked);
 	return result;

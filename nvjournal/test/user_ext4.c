@@ -16,14 +16,19 @@
 #include "user_expect.h"
 
 /* Of ext4's superblock, from byte 1024 of the disk on. */
+#define STATE_AT (1024 + 0x3a)
 #define INCOMPAT_AT (1024 + 0x60)
 #define LABEL_AT (1024 + 0x78)
 #define JOURNAL_UUID_AT (1024 + 0xd0)
+#define ERROR_COUNT_AT (1024 + 0x194)
+#define ERROR_TIME_AT (1024 + 0x198)
+#define ERROR_FUNCTION_AT (1024 + 0x1a8) /* of the first error */
 #define MARK_BLOCK_AT (1024 + 0x3f4)
 /* Of 4096, with nothing in it. */
 #define MARK_BLOCK 4090u
 #define RECOVER 4u
 #define MARK 0x40000000u
+#define HAS_ERRORS 2u /* a state */
 
 static char directory[64];
 static uint8_t journal_uuid[16]; /* of the last one made */
@@ -87,6 +92,18 @@ static void seal_super(uint8_t *block)
 	*word(block, 1024 + 0x3fc) = nvj_crc32c(~0u, block + 1024, 0x3fc);
 }
 
+/* Errors that ext4 has found, in a superblock. */
+static void put_errors(uint8_t *block, uint32_t count, const char *function)
+{
+	block[STATE_AT] |= HAS_ERRORS;
+	*word(block, ERROR_COUNT_AT) = count;
+	*word(block, ERROR_TIME_AT) = 1;
+	strcpy((char *)block + ERROR_FUNCTION_AT, function);
+	seal_super(block);
+}
+
+static uint32_t logged_errors; /* that crash() puts into the journal */
+
 /*
  * What a crash of ext4nvj leaves: the disk marked, with the journal's UUID, and
  * in the journal a new label, which is not at home.
@@ -126,7 +143,10 @@ static void crash(const char *region_name, bool marked)
 	expect(nvj_access(&handle, 0, block) == 0);
 	memcpy(block + LABEL_AT, "committed", 10);
 	seal_super(block);
-	expect(nvj_log(&handle, 0, block, NVJ_COMPARE) > 0);
+	if (logged_errors)
+		put_errors(block, logged_errors, "logged_before");
+	/* ext4nvj logs all of this block. */
+	expect(nvj_log(&handle, 0, block, NVJ_ALL_LINES) > 0);
 	expect(nvj_commit(journal, nvj_stop(&handle)) == 0);
 	nvj_abandon(journal);
 	nvju_disk_close(disk);
@@ -169,6 +189,28 @@ static void goes_on(const char *nvj)
 	says(0, "\"ext4_unmarked\": true",
 	     "%s recover --allow-volatile --json --offset 4096 journal --target disk", nvj);
 	expect(run("e2fsck -fn disk") == 0);
+}
+
+/* ext4 also writes errors to the disk without the journal: they are not replaced by older ones. */
+static void keeps_errors(const char *nvj, uint32_t in_journal, uint32_t on_disk, const char *kept)
+{
+	uint8_t block[NVJ_BLOCK_BYTES];
+
+	make_disk("-O metadata_csum");
+	logged_errors = in_journal;
+	crash("journal", true);
+	logged_errors = 0;
+	if (on_disk) {
+		transfer(true, block);
+		put_errors(block, on_disk, "written_directly");
+		transfer(false, block);
+	}
+	says(0, "no longer needs the journal",
+	     "%s recover --allow-volatile --offset 4096 journal --target disk", nvj);
+	says(0, "with errors", "dumpe2fs -h disk");
+	says(0, kept, "dumpe2fs -h disk");
+	says(0, in_journal > on_disk ? "logged_before" : "written_directly", "dumpe2fs -h disk");
+	says(0, "committed", "dumpe2fs -h disk");
 }
 
 static void refuses(const char *nvj)
@@ -299,6 +341,9 @@ int main(void)
 	recovers(nvj, "-O metadata_csum,64bit");
 	recovers(nvj, "-O ^metadata_csum");
 	goes_on(nvj);
+	keeps_errors(nvj, 0, 3, "FS Error count:           3");
+	keeps_errors(nvj, 2, 3, "FS Error count:           3");
+	keeps_errors(nvj, 4, 3, "FS Error count:           4");
 	refuses(nvj);
 	refuses_an_older_copy(nvj);
 	return 0;
