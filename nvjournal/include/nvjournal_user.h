@@ -115,7 +115,11 @@ const struct nvj_region *nvju_region(const struct nvju_region *region);
  */
 const char *nvju_region_how(const struct nvju_region *region);
 
-/* Unmaps and unlocks. NULL is allowed. */
+/*
+ * Unmaps and unlocks. NULL is allowed. A child that was forked while the region was open still
+ * has it mapped, and must not use it. It does not keep a file locked; a device remains in
+ * use until the child ends or executes another program.
+ */
 void nvju_region_close(struct nvju_region *region);
 
 /* --- Disks --------------------------------------------------------------- */

@@ -2,8 +2,11 @@
 /* Regions: files are made, sliced, locked and kept; DRAM is as slow as it was told to be. */
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
 #include "nvjournal_user.h"
 #include "user_expect.h"
@@ -89,6 +92,28 @@ static void a_region_is_open_once_and_slices_are_apart(void)
 	expect(((char *)nvju_region(one)->base)[65536] == '2');
 	nvju_region_close(one);
 	nvju_region_close(two);
+	unlink(path);
+}
+
+static void a_child_does_not_keep_the_lock(void)
+{
+	struct nvju_region *region;
+	char path[64];
+	pid_t child;
+
+	new_file(path);
+	expect(nvju_region_open(&region, path, 0, 65536, NVJU_CREATE | NVJ_ALLOW_VOLATILE) == 0);
+	child = fork();
+	expect(child >= 0);
+	if (!child) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		for (;;)
+			pause();
+	}
+	nvju_region_close(region);
+	expect(nvju_region_open(&region, path, 0, 65536, NVJ_ALLOW_VOLATILE) == 0);
+	nvju_region_close(region);
+	expect(kill(child, SIGKILL) == 0 && waitpid(child, NULL, 0) == child);
 	unlink(path);
 }
 
@@ -218,6 +243,7 @@ int main(void)
 {
 	a_file_is_made_and_keeps_what_was_fenced();
 	a_region_is_open_once_and_slices_are_apart();
+	a_child_does_not_keep_the_lock();
 	what_cannot_be_mapped_is_refused();
 	a_region_to_read_is_not_written();
 	what_is_volatile_is_asked_for();

@@ -358,6 +358,14 @@ const char *nvju_region_how(const struct nvju_region *region)
 	return region->how;
 }
 
+/* Closing alone does not: a child that was forked meanwhile has the descriptor, too. */
+static void unlock(int fd)
+{
+	struct flock all = {.l_type = F_UNLCK, .l_whence = SEEK_SET};
+
+	(void)fcntl(fd, F_OFD_SETLK, &all);
+}
+
 void nvju_region_close(struct nvju_region *region)
 {
 	if (!region)
@@ -373,8 +381,10 @@ void nvju_region_close(struct nvju_region *region)
 		(void)fsync(region->fd);
 		(void)ioctl(region->fd, BLKFLSBUF, 0);
 	}
-	if (region->fd >= 0)
+	if (region->fd >= 0) {
+		unlock(region->fd);
 		close(region->fd);
+	}
 	/* Released last: then others may use the range. */
 	if (region->claim_fd >= 0)
 		close(region->claim_fd);
