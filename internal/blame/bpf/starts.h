@@ -33,11 +33,27 @@ static __always_inline int measure_handle(void)
 	return 0;
 }
 
+/*
+ * jbd2 reports no start of a handle of a file system without a journal, or whose journal
+ * has failed. What began there is no wait of the task's next handle.
+ */
+static __always_inline int forget_start(void)
+{
+	struct task *task = task_of((__u32)bpf_get_current_pid_tgid());
+
+	if (!task || !task->handle_from)
+		return 0;
+	change(&starting, -1);
+	task->handle_from = 0;
+	task->checkpoint_from = 0;
+	return 0;
+}
+
 static __always_inline int handle_begins(void)
 {
-	if (!committing && !checkpoints)
-		return 0;
-	return measure_handle();
+	if (committing || checkpoints)
+		return measure_handle();
+	return starting ? forget_start() : 0;
 }
 
 SEC("tp_btf/ext4_journal_start_sb")

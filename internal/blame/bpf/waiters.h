@@ -5,6 +5,7 @@
 #ifndef DAYBOOK_BLAME_WAITERS_H
 #define DAYBOOK_BLAME_WAITERS_H
 
+#include "progress.h"
 #include "taken.h"
 #include "tasks.h"
 
@@ -101,6 +102,8 @@ int BPF_PROG(task_ends, struct task_struct *ending)
 
 	if (place->pid != pid)
 		return 0;
+	if (place->task.handle_from)
+		change(&starting, -1); /* it did not start: see forget_start() */
 	place->pid = 0;
 	bpf_map_delete_elem(&taken, &at);
 	return 0;
