@@ -16,6 +16,7 @@ import (
 	"github.com/daybook-project/daybook/internal/account"
 	"github.com/daybook-project/daybook/internal/advise"
 	"github.com/daybook-project/daybook/internal/advise/survey"
+	"github.com/daybook-project/daybook/internal/blame"
 	"github.com/daybook-project/daybook/internal/cgroup"
 	"github.com/daybook-project/daybook/internal/container"
 	"github.com/daybook-project/daybook/internal/digits"
@@ -169,6 +170,11 @@ func measureAdvice(ctx context.Context, o sourceOptions, pattern string, volumeB
 		for key, sum := range sums {
 			survey.Count(&in, key.Class, own[key.Cgroup], sum)
 		}
+		if why := whyUnpredicted(in, requests.RecognisesCommits()); why != "" {
+			one.Advice = advise.Unpredicted(in, why)
+			out.Waiters = append(out.Waiters, one)
+			continue
+		}
 		moves, err := requests.Moves(found.Disk.Dev)
 		if err != nil {
 			return out, err
@@ -186,6 +192,14 @@ func measureAdvice(ctx context.Context, o sourceOptions, pattern string, volumeB
 		out.Waiters = append(out.Waiters, one)
 	}
 	return out, nil
+}
+
+// whyUnpredicted says if the writes of the journal are not known from those of data.
+func whyUnpredicted(in advise.Input, recognised bool) string {
+	if recognised || in.Metadata.Count > 0 || in.Phases[blame.Log.String()] == 0 {
+		return ""
+	}
+	return "this kernel does not mark the writes of the journal, and hides the functions by which they are recognised (kernel.kptr_restrict)"
 }
 
 // missingTimes says if the kernel does not note when the requests of a disk begin.

@@ -156,6 +156,28 @@ func TestAKernelThatNotesNoStartOfRequestsIsReported(t *testing.T) {
 	}
 }
 
+// Then the journal's writes would count as data of others.
+func TestNothingIsPredictedIfTheWritesOfTheJournalAreNotKnown(t *testing.T) {
+	waits := advise.Input{Phases: map[string]float64{"log": 1}}
+	marked := waits
+	marked.Metadata.Count = 1
+	for name, c := range map[string]struct {
+		in         advise.Input
+		recognised bool
+		refused    bool
+	}{
+		"hidden":        {waits, false, true},
+		"recognised":    {waits, true, false},
+		"marked":        {marked, false, false},
+		"never a log":   {advise.Input{Phases: map[string]float64{"own_data": 1}}, false, false},
+		"nothing known": {advise.Input{}, false, false},
+	} {
+		if why := whyUnpredicted(c.in, c.recognised); (why != "") != c.refused {
+			t.Errorf("%s: %q", name, why)
+		}
+	}
+}
+
 func TestAnEmptyResultNamesThoseWhoWaitedAllTheSame(t *testing.T) {
 	sync := account.Waiter{Cgroup: "/docker/1", Name: "db1", Device: "sda1", Operation: "fsync", WaitSeconds: 2}
 	unit := account.Waiter{Cgroup: `/machine.slice/machine-qemu\x2d1\x2ddb.scope`, Name: "qemu-1-db", Device: "sda1", Operation: "fsync", WaitSeconds: 1}

@@ -74,6 +74,9 @@ const (
 	disktimeMapRequests    = "requests"
 	disktimeProgRqComplete = "rq_complete"
 	disktimeProgRqIssue    = "rq_issue"
+	disktimeVarBufferEnds  = "buffer_ends"
+	disktimeVarCommitEnds  = "commit_ends"
+	disktimeVarMarks       = "marks"
 )
 
 // loadDisktime returns the embedded CollectionSpec for disktime.
@@ -136,6 +139,9 @@ type disktimeMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type disktimeVariableSpecs struct {
+	BufferEnds *ebpf.VariableSpec `ebpf:"buffer_ends"`
+	CommitEnds *ebpf.VariableSpec `ebpf:"commit_ends"`
+	Marks      *ebpf.VariableSpec `ebpf:"marks"`
 }
 
 // disktimeObjects contains all objects after they have been loaded into the kernel.
@@ -177,6 +183,9 @@ func (m *disktimeMaps) Close() error {
 //
 // It can be passed to loadDisktimeObjects or ebpf.CollectionSpec.LoadAndAssign.
 type disktimeVariables struct {
+	BufferEnds *ebpf.Variable `ebpf:"buffer_ends"`
+	CommitEnds *ebpf.Variable `ebpf:"commit_ends"`
+	Marks      *ebpf.Variable `ebpf:"marks"`
 }
 
 // disktimePrograms contains all programs after they have been loaded into the kernel.

@@ -102,13 +102,21 @@ type MoveKey struct{ Of, Before Key }
 
 // Probe is the kernel side.
 type Probe struct {
-	objects disktimeObjects
-	links   []link.Link
+	objects    disktimeObjects
+	links      []link.Link
+	recognises bool
 }
+
+// RecognisesCommits reports whether the writes of commits have the class Metadata on every
+// kernel. Otherwise they have it only where jbd2 marks them.
+func (p *Probe) RecognisesCommits() bool { return p.recognises }
 
 // Open loads the programs and attaches them. It needs root and a kernel with BTF,
 // 5.11 or newer. It changes nothing on the host.
-func Open() (*Probe, error) {
+func Open() (*Probe, error) { return open(func(*ebpf.CollectionSpec) error { return nil }) }
+
+// open opens a probe with changed programs.
+func open(change func(*ebpf.CollectionSpec) error) (*Probe, error) {
 	if os.Geteuid() != 0 {
 		return nil, fmt.Errorf("%w: attaching BPF programs needs root", ErrUnsupported)
 	}
@@ -116,10 +124,25 @@ func Open() (*Probe, error) {
 	if err := journal.CheckOperations(cache); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnsupported, err)
 	}
+	spec, err := loadDisktime()
+	if err == nil {
+		err = change(spec)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the compiled BPF programs: %w", err)
+	}
 	p := &Probe{}
-	if err := loadDisktimeObjects(&p.objects, &ebpf.CollectionOptions{Cache: cache}); err != nil {
+	if err := spec.LoadAndAssign(&p.objects, &ebpf.CollectionOptions{Cache: cache}); err != nil {
 		return nil, fmt.Errorf("%w: cannot load the BPF programs: %w", ErrUnsupported, err)
 	}
+	ends, known, err := journal.FindWriteEnds()
+	if err == nil && known {
+		err = errors.Join(p.objects.CommitEnds.Set(ends.Commit), p.objects.BufferEnds.Set(ends.Buffer))
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("cannot tell the BPF programs the kernel's functions: %w", err), p.Close())
+	}
+	p.recognises = known
 	for _, program := range []*ebpf.Program{p.objects.RqIssue, p.objects.RqComplete} {
 		l, err := link.AttachTracing(link.TracingOptions{Program: program})
 		if err != nil {

@@ -22,7 +22,12 @@ import (
 // open opens a probe until the test ends.
 func open(t *testing.T) *disktime.Probe {
 	t.Helper()
-	probe, err := disktime.Open()
+	return opened(t, disktime.Open)
+}
+
+func opened(t *testing.T, open func() (*disktime.Probe, error)) *disktime.Probe {
+	t.Helper()
+	probe, err := open()
 	needs.That(t, !errors.Is(err, disktime.ErrUnsupported), "BPF programs at tracepoints of the block layer")
 	if err != nil {
 		t.Fatal(err)
@@ -38,12 +43,16 @@ func open(t *testing.T) *disktime.Probe {
 // Writes and syncs of a file are seen with their bytes and times, and only on their
 // disk.
 func TestRequestsOfADiskAreTimed(t *testing.T) {
-	ext4test.Compare(t, requestsAreTimed)
+	for name, open := range map[string]func() (*disktime.Probe, error){"as the kernel is": disktime.Open, "with a journal that does not mark its writes": disktime.OpenUnmarked} {
+		t.Run(name, func(t *testing.T) {
+			ext4test.Compare(t, func(t *testing.T) bool { return requestsAreTimed(t, open) })
+		})
+	}
 }
 
-func requestsAreTimed(t *testing.T) (void bool) {
+func requestsAreTimed(t *testing.T, open func() (*disktime.Probe, error)) (void bool) {
 	fs := ext4test.New(t, ext4test.Options{})
-	probe := open(t)
+	probe := opened(t, open)
 	seen := ext4test.NewSeenWrites(t, fs.Disk)
 	before, err := fs.Disk.Stat()
 	if err != nil {

@@ -26,26 +26,36 @@ var ends = [][]string{
 	{"bh_end_write", "journal_end_buffer_io_sync", "ext4_end_bio"},
 }
 
+// WriteEnds are the addresses of the kernel's functions that end the write of a buffer, of a
+// buffer of a commit, and of file data of ext4.
+type WriteEnds struct{ Buffer, Commit, File uint64 }
+
+// FindWriteEnds finds the functions. known is false if the host does not tell them.
+func FindWriteEnds() (found WriteEnds, known bool, err error) {
+	for _, functions := range ends {
+		addresses, err := kernelAddresses(functions)
+		if err != nil {
+			return WriteEnds{}, false, err
+		}
+		if addresses != nil {
+			return WriteEnds{Buffer: addresses[0], Commit: addresses[1], File: addresses[2]}, true, nil
+		}
+	}
+	return WriteEnds{}, false, nil
+}
+
 // setEnds tells the programs the addresses of ends. known is false if the host does not
 // tell them, or the kernel's structures do not fit: then each submitted bio is observed.
 func (p *Probe) setEnds(spec *ebpf.CollectionSpec) (known bool, err error) {
 	if spec.Programs["write_superblock"] == nil || spec.Programs["bio_queue"] == nil {
 		return false, nil // the latter is for kernels whose bios name their device
 	}
-	var addresses []uint64
-	for _, functions := range ends {
-		if addresses, err = kernelAddresses(functions); err != nil {
-			return false, err
-		}
-		if addresses != nil {
-			break
-		}
-	}
-	if addresses == nil {
-		return false, nil
+	found, known, err := FindWriteEnds()
+	if err != nil || !known {
+		return false, err
 	}
 	o := &p.objects
-	if err := errors.Join(o.FileEnds.Set(addresses[2]), o.CommitEnds.Set(addresses[1]), o.BufferEnds.Set(addresses[0])); err != nil {
+	if err := errors.Join(o.FileEnds.Set(found.File), o.CommitEnds.Set(found.Commit), o.BufferEnds.Set(found.Buffer)); err != nil {
 		return false, fmt.Errorf("cannot tell the BPF programs the kernel's functions: %w", err)
 	}
 	return true, nil

@@ -7,6 +7,7 @@
 #define DAYBOOK_BIOS_H
 
 #include "commits.h"
+#include "ends.h"
 #include "pages.h"
 
 #define OP_MASK 0xff /* REQ_OP_MASK */
@@ -45,15 +46,10 @@ __u32 layers;
 __u32 notes;
 
 /*
- * The kernel's functions that end the write of a buffer, of a buffer of a commit,
- * and of file data of ext4. In Linux 7.2 the first is that of buffers that are written
- * alone, as blocks with revocations and the superblock of a journal. User space sets
- * them before it attaches the programs. 0: not known. If all are known, a completed
- * write of a journal is recognised by them, and submissions are observed only where
- * devices lie on each other.
+ * The kernel's function that ends the write of file data of ext4; user space sets it with
+ * those in ends.h. If all are known, a completed write of a journal is recognised by them,
+ * and submissions are observed only where devices lie on each other.
  */
-__u64 buffer_ends;
-__u64 commit_ends;
 __u64 file_ends;
 
 /*

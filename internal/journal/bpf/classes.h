@@ -22,36 +22,6 @@ static __always_inline __u64 journal_on(__u32 dev)
 	return (__u64)KIND_JOURNAL << KIND_SHIFT | journaled_by(dev);
 }
 
-#ifndef UNTYPED_TASK
-/* Gives a pointer a type, so that it is read without a helper call: since 6.2. */
-extern void *bpf_rdonly_cast(void *pointer, __u32 type) __ksym __weak;
-#endif
-
-/*
- * jbd2 writes the blocks of a commit, but for those with revocations, as buffers
- * with a function of their own. ends is the function that ends a bio, and buffer
- * its private pointer, which is read only if the bio is of a buffer. In Linux 7.2 a buffer
- * has no function, but each bio of a buffer has the one that it is submitted with.
- */
-static __always_inline bool is_of_commit(__u64 ends, void *buffer)
-{
-	if (!bpf_core_field_exists(struct buffer_head___ends, b_end_io))
-		return ends == commit_ends;
-	if (ends != buffer_ends)
-		return false;
-#ifndef UNTYPED_TASK
-	if (bpf_rdonly_cast) {
-		struct buffer_head___ends *typed =
-			bpf_rdonly_cast(buffer, bpf_core_type_id_kernel(struct buffer_head___ends));
-
-		return (__u64)typed->b_end_io == commit_ends;
-	}
-#endif
-	ends = 0;
-	bpf_core_read(&ends, sizeof(ends), &((struct buffer_head___ends *)buffer)->b_end_io);
-	return ends == commit_ends;
-}
-
 /*
  * Says that a block of the page cache of a block device belongs to the journal: it
  * has revocations, or is the superblock and the jbd2 thread writes it. Each begins
