@@ -17,6 +17,7 @@ import (
 	"github.com/daybook-project/daybook/internal/advise"
 	"github.com/daybook-project/daybook/internal/advise/survey"
 	"github.com/daybook-project/daybook/internal/blame"
+	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/cgroup"
 	"github.com/daybook-project/daybook/internal/container"
 	"github.com/daybook-project/daybook/internal/digits"
@@ -142,11 +143,12 @@ func measureAdvice(ctx context.Context, o sourceOptions, pattern string, volumeB
 	if len(waiting) == 0 {
 		out.note = whyNoAdvice(sample.Waiters, pattern)
 	}
+	disks := disksOf(sample.Waiters)
 	for _, w := range waiting {
 		if limit > 0 && len(out.Waiters) == limit {
 			break
 		}
-		in := advise.Measured(sample.Waiters, w.Cgroup, w.Device, sample.IntervalSeconds)
+		in := advise.Measured(sample.Waiters, w.Cgroup, w.Device, sample.IntervalSeconds, sameDisk(disks, w.Device)...)
 		one := advisedOne{Cgroup: w.Cgroup, Name: w.Name, Device: w.Device}
 		found, err := survey.Of(w.Device)
 		if err != nil { // other containers on other file systems get their advice all the same
@@ -192,6 +194,35 @@ func measureAdvice(ctx context.Context, o sourceOptions, pattern string, volumeB
 		out.Waiters = append(out.Waiters, one)
 	}
 	return out, nil
+}
+
+// disksOf finds the disk of each file system on which calls waited, if there is one.
+func disksOf(waiters []account.Waiter) map[string]blockdev.Dev {
+	disks := make(map[string]blockdev.Dev)
+	for _, w := range waiters {
+		if _, known := disks[w.Device]; known {
+			continue
+		}
+		device, err := blockdev.Lookup(w.Device)
+		if err != nil {
+			continue
+		}
+		if disk, err := device.Bottom(); err == nil {
+			disks[w.Device] = disk.Dev
+		}
+	}
+	return disks
+}
+
+// sameDisk lists the other file systems on the disk of one.
+func sameDisk(disks map[string]blockdev.Dev, device string) (others []string) {
+	disk, known := disks[device]
+	for other, of := range disks {
+		if known && of == disk && other != device {
+			others = append(others, other)
+		}
+	}
+	return others
 }
 
 // whyUnpredicted says if the writes of the journal are not known from those of data.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/daybook-project/daybook/internal/account"
 	"github.com/daybook-project/daybook/internal/advise"
+	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/disktime"
 	"github.com/daybook-project/daybook/internal/ext4test"
 )
@@ -153,6 +154,21 @@ func TestAKernelThatNotesNoStartOfRequestsIsReported(t *testing.T) {
 		if got := missingTimes("sda", map[disktime.Key]disktime.Sums{key: test.sums}); strings.Contains(got, "sda") != test.want {
 			t.Errorf("%+v: %q", test.sums, got)
 		}
+	}
+}
+
+func TestFileSystemsOfTheSameDiskAreFound(t *testing.T) {
+	sda, sdb := blockdev.Dev{Major: 8}, blockdev.Dev{Major: 8, Minor: 16}
+	disks := map[string]blockdev.Dev{"sda1": sda, "sda2": sda, "sdb1": sdb}
+	for device, want := range map[string]string{"sda1": "sda2", "sda2": "sda1", "sdb1": "", "md0": ""} {
+		if got := strings.Join(sameDisk(disks, device), " "); got != want {
+			t.Errorf("beside %s: %q, want %q", device, got, want)
+		}
+	}
+	loop := ext4test.New(t, ext4test.Options{}).Disk
+	got := disksOf([]account.Waiter{{Device: loop.Name}, {Device: loop.Name}, {Device: "no-such-disk"}})
+	if len(got) != 1 || got[loop.Name] != loop.Dev {
+		t.Errorf("disks %v; want that of %s", got, loop.Name)
 	}
 }
 

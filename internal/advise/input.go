@@ -112,7 +112,8 @@ type Input struct {
 	Calls       uint64
 	WaitSeconds float64
 	Phases      map[string]float64
-	// OthersCalls are the syncs of other containers on the file system.
+	// OthersCalls are the other syncs on the disk: of other containers, and on other file
+	// systems.
 	OthersCalls uint64
 	// Culprits are other containers, the worst first.
 	Culprits []Culprit
@@ -240,17 +241,20 @@ func ratio(a, b float64) float64 {
 var syncs = []string{"fsync", "fdatasync", "msync", "write"}
 
 // Measured makes the input of one container on one file system from the waits of an
-// interval. The caller adds what it knows of the disk.
-func Measured(waiters []account.Waiter, cgroup, device string, seconds float64) Input {
+// interval. sameDisk are the other file systems on its disk. The caller adds what it knows
+// of the disk.
+func Measured(waiters []account.Waiter, cgroup, device string, seconds float64, sameDisk ...string) Input {
 	in := Input{Seconds: seconds, Phases: map[string]float64{}}
 	calls := map[float64]uint64{}
 	culprits := map[string]Culprit{}
 	for _, w := range waiters {
-		if w.Device != device || !slices.Contains(syncs, w.Operation) {
+		if !slices.Contains(syncs, w.Operation) {
 			continue
 		}
-		if w.Cgroup != cgroup {
-			in.OthersCalls += w.Calls
+		if w.Device != device || w.Cgroup != cgroup {
+			if w.Device == device || slices.Contains(sameDisk, w.Device) {
+				in.OthersCalls += w.Calls
+			}
 			continue
 		}
 		in.Calls += w.Calls

@@ -374,3 +374,19 @@ func TestWaitersOfOneContainerAreAddedUp(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// The journal's requests and the flushes are those of the whole disk, so the syncs are, too.
+func TestSyncsOnOtherFileSystemsOfTheDiskCount(t *testing.T) {
+	waiter := func(cgroup, device string, calls uint64) account.Waiter {
+		return account.Waiter{Cgroup: cgroup, Device: device, Operation: "fsync", Calls: calls, WaitSeconds: 2}
+	}
+	waiters := []account.Waiter{waiter("/a", "sda1", 100), waiter("/b", "sda1", 20), waiter("/a", "sda2", 30), waiter("/b", "sda2", 50), waiter("/b", "sdb1", 400)}
+	in := Measured(waiters, "/a", "sda1", 10, "sda2")
+	if in.Calls != 100 || in.WaitSeconds != 2 || in.OthersCalls != 100 {
+		t.Errorf("%d calls of %g s, %d of others; want 100 of 2 s, and 100", in.Calls, in.WaitSeconds, in.OthersCalls)
+	}
+	in.Metadata = Requests{Count: 400, ServedSeconds: 4}
+	if c := in.cycle(); math.Abs(c.journal-0.02) > 1e-9 {
+		t.Errorf("%g s of the journal are the container's; want a half of 0.04 s", c.journal)
+	}
+}
