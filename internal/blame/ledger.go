@@ -89,7 +89,7 @@ type pendingWait struct {
 
 const (
 	// rememberRounds is how many intervals a transaction is remembered, and how
-	// many a wait is kept back for the record of its commit.
+	// many the log writes of a wait are kept back for the record of its commit.
 	rememberRounds = 6
 	// maxTransactions limits the memory; a file system commits some hundred
 	// times a second at most.
@@ -106,7 +106,7 @@ const (
 // The time of a phase is divided in proportion: a lock by how long the handles of
 // each cgroup were open, ordered data by the bytes of each, log writes by the
 // blocks that each dirtied in this transaction, a checkpoint by the blocks that
-// each logged lately. A call's own data is its own, and so are the records of the
+// each logged lately. Of a commit that still runs, only the time of log writes is kept back. A call's own data is its own, and so are the records of the
 // commit of a journal in memory, because all else is written before. A flush and the rest
 // are nobody's.
 func (l *Ledger) Divide(events Events, commits []journal.Commit, owner func(dev uint32, ino uint64) (cgroup uint64, ok bool)) []Waiter {
@@ -130,8 +130,15 @@ func (l *Ledger) Divide(events Events, commits []journal.Commit, owner func(dev 
 	kept := l.pending[:0]
 	for _, p := range append(l.pending, waitsOf(events.Waits, l.round)...) {
 		if p.wait.Tid != 0 && !p.wait.Memory && !l.isCommitted(p.wait) && l.round-p.round < rememberRounds {
-			kept = append(kept, p)
-			continue
+			if ns := p.wait.Nanoseconds[Log]; ns > 0 {
+				log := Wait{Call: p.wait.Call, Tid: p.wait.Tid}
+				log.Nanoseconds[Log] = ns
+				kept = append(kept, pendingWait{log, p.round})
+				p.wait.Nanoseconds[Log] = 0
+			}
+			if p.wait.Nanoseconds == [Phases]uint64{} {
+				continue
+			}
 		}
 		waiter := waiterOf(p.wait.Call)
 		if shares[p.wait.Call] == nil {

@@ -157,6 +157,22 @@ func TestAWaitIsKeptBackUntilItsCommitHasEnded(t *testing.T) {
 }
 
 // The record of a commit can be lost.
+// A handle waits only for the first part of a commit. That part is over, and its causes are
+// known, while the commit still runs.
+func TestOnlyTheLogOfAWaitIsKeptBackUntilItsCommitIsKnown(t *testing.T) {
+	var l Ledger
+	wait := waited(5, Lock, 1000)
+	wait.Nanoseconds[OrderedData], wait.Nanoseconds[Log] = 200, 100
+	got := blamed(t, &l, Events{
+		Waits:   []Wait{wait},
+		Held:    []Held{{Dev: dev, Tid: 5, Cgroup: neighbour, Nanoseconds: 300}},
+		Ordered: []Ordered{{Dev: dev, Tid: 5, Ino: 12, Bytes: 4096, Waits: 1}},
+	}, nil, map[uint64]uint64{12: third})
+	wantCulprits(t, got, Culprit{neighbour, Lock, 1000}, Culprit{third, OrderedData, 200})
+	got = blamed(t, &l, Events{}, []journal.Commit{committed(5, map[uint64]int64{neighbour: 1})}, nil)
+	wantCulprits(t, got, Culprit{neighbour, Log, 100})
+}
+
 func TestAWaitWithoutACommitIsNotLost(t *testing.T) {
 	var l Ledger
 	var sum uint64

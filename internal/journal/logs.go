@@ -86,7 +86,7 @@ const sectorBytes = 512
 // logOf finds the log of a mounted ext4 on its disk. sectors is 0 if it is not known.
 func logOf(dev uint32) (from, sectors uint64) {
 	name, err := blockdev.DeviceName(blockdev.DevOfKernel(dev))
-	if err != nil {
+	if err != nil || mapsRequests(name) {
 		return 0, 0
 	}
 	mounted := filepath.Join(blockdev.Host.Sys, "fs/ext4", name)
@@ -107,6 +107,17 @@ func logOf(dev uint32) (from, sectors uint64) {
 		return 0, 0
 	}
 	return start + log.FirstByte/sectorBytes, log.Bytes / sectorBytes
+}
+
+// mapsRequests reports whether a device passes requests on to others, as multipath does.
+// Up to 5.15 the bios of the requests there name the device, too, and have the sectors of its
+// own: a write to its log would count twice.
+func mapsRequests(name string) bool {
+	if !strings.HasPrefix(name, "dm-") {
+		return false
+	}
+	_, err := os.Stat(filepath.Join(blockdev.Host.Sys, "block", name, "mq"))
+	return err == nil
 }
 
 // startOf is the first sector of a partition on its disk; 0 for a disk.
