@@ -6,6 +6,14 @@ import "time"
 // and, on cgroup v1, all writeback.
 const RootCgroup = "/"
 
+// EndedCgroups is the line for cgroups that were made and removed within an interval, so
+// that their path is unknown.
+const EndedCgroups = "(ended)"
+
+// Adjustable reports whether a line of the account is a cgroup that can have a weight and a
+// limit of its own.
+func Adjustable(cgroup string) bool { return cgroup != RootCgroup && cgroup != EndedCgroups }
+
 // Sample is the account of one interval, over all observed devices.
 type Sample struct {
 	// Time is the wall-clock end of the interval.

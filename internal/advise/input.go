@@ -105,6 +105,8 @@ func (c Culprit) total() float64 {
 
 // Input is one measured interval of a container on one file system.
 type Input struct {
+	// Cgroup is the container's path in the account; "": not known.
+	Cgroup string
 	// Seconds is the length of the interval.
 	Seconds float64
 	// Calls are the syncs that ended. WaitSeconds is their whole time, Phases its
@@ -210,6 +212,15 @@ func (in Input) others(name string) float64 {
 	return min(ratio(sum, float64(in.Calls)), in.phase(name))
 }
 
+// worst is the culprit that caused most of those that can have a limit.
+func (in Input) worst() (worst Culprit, found bool) {
+	at := slices.IndexFunc(in.Culprits, func(c Culprit) bool { return account.Adjustable(c.Cgroup) })
+	if at < 0 {
+		return Culprit{}, false
+	}
+	return in.Culprits[at], true
+}
+
 // quantile is the time that a share q of the calls does not exceed. Within a bucket
 // the calls count as evenly spread.
 func (in Input) quantile(q float64) float64 {
@@ -244,7 +255,7 @@ var syncs = []string{"fsync", "fdatasync", "msync", "write"}
 // interval. sameDisk are the other file systems on its disk. The caller adds what it knows
 // of the disk.
 func Measured(waiters []account.Waiter, cgroup, device string, seconds float64, sameDisk ...string) Input {
-	in := Input{Seconds: seconds, Phases: map[string]float64{}}
+	in := Input{Cgroup: cgroup, Seconds: seconds, Phases: map[string]float64{}}
 	calls := map[float64]uint64{}
 	culprits := map[string]Culprit{}
 	for _, w := range waiters {

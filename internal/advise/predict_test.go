@@ -340,6 +340,37 @@ func TestImpossibleMeasurementsAreErrors(t *testing.T) {
 	}
 }
 
+// Neither the root cgroup nor those that have ended can have a weight or a limit.
+func TestNoWeightAndNoLimitIsForACgroupThatCanHaveNone(t *testing.T) {
+	waiting := func(cgroup string, culprits ...string) map[Kind]Remedy {
+		in := example()
+		waiter := account.Waiter{Cgroup: cgroup, Device: "sda1", Operation: "fsync", Calls: in.Calls, WaitSeconds: in.WaitSeconds, Phases: in.Phases}
+		for i, c := range culprits {
+			waiter.Culprits = append(waiter.Culprits, account.Culprit{Cgroup: c, Name: c, Cause: orderedData, Seconds: 7 / float64(i+1)})
+		}
+		measured := Measured([]account.Waiter{waiter}, cgroup, "sda1", in.Seconds)
+		in.Cgroup, in.Culprits = measured.Cgroup, measured.Culprits
+		return predict(t, in)
+	}
+	for _, cgroup := range []string{"/", "(ended)"} {
+		if r := waiting(cgroup, "/b")[Weights]; r.Possible || r.Reason == "" {
+			t.Errorf("weights for %s: %+v", cgroup, r)
+		}
+	}
+	of := waiting("/a", "/", "(ended)")
+	if r := of[Limit]; r.Possible || !strings.Contains(r.Reason, "root cgroup") {
+		t.Errorf("a limit on the root cgroup: %+v", r)
+	}
+	if r := of[Weights]; !r.Possible {
+		t.Errorf("weights for /a: %+v", r)
+	}
+	// The worst that can have a limit.
+	r := waiting("/a", "/", "(ended)", "/b", "/c")[Limit]
+	if want := waiting("/a", "/b")[Limit]; !r.Possible || !strings.Contains(r.Reason, "until /b's data") || r.Gain.Median <= want.Gain.Median {
+		t.Errorf("a limit on /b, which caused a third of 7 s: %+v; of 7 s %+v", r, want)
+	}
+}
+
 // The quantiles are those of the histogram's calls.
 func TestQuantilesOfTheHistogram(t *testing.T) {
 	in := Input{Histogram: []account.WaitBucket{{UpperSeconds: 0.009, Calls: 98}, {UpperSeconds: 0.9, Calls: 2}}}

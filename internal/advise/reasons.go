@@ -51,7 +51,7 @@ func (in Input) reason(kind Kind, o outcome) string {
 	case Weights:
 		return in.shareOf(in.behindOthers()) + " of the time can be in the disk's queue behind others"
 	case Limit:
-		if worst := in.Culprits[0]; ratio(worst.Seconds[orderedData], in.WaitSeconds) > 0.1 {
+		if worst, _ := in.worst(); ratio(worst.Seconds[orderedData], in.WaitSeconds) > 0.1 {
 			return "the commit waits until " + worst.Name + "'s data is on the disk: with a limit it waits longer"
 		}
 		return in.shareOf(in.inJournal()) + " of the time is others' in the same journal"

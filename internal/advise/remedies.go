@@ -29,10 +29,15 @@ func (in Input) remedy(kind Kind) Remedy {
 		r.Possible, r.Reason = in.MemoryJournal == "", in.MemoryJournal
 		o = in.journalInMemory()
 	case Weights:
+		if !account.Adjustable(in.Cgroup) {
+			r.Possible, r.Reason = false, "only a cgroup other than the root, and that still exists, can have a weight"
+		}
 		o = in.withWeights()
 	case Limit:
 		if len(in.Culprits) == 0 {
 			r.Possible, r.Reason = false, "it waits for no other container"
+		} else if _, found := in.worst(); !found {
+			r.Possible, r.Reason = false, "it waits only for the root cgroup or cgroups that have ended, which can have no limit"
 		}
 		o = in.withLimit()
 	}
@@ -128,10 +133,10 @@ func (in Input) withWeights() outcome {
 // withLimit is a limit on the worst culprit, to half of what it writes now.
 func (in Input) withLimit() outcome {
 	now := in.wait()
-	if len(in.Culprits) == 0 {
+	worst, found := in.worst()
+	if !found {
 		return in.lasting(fixed(now), 1)
 	}
-	worst := in.Culprits[0]
 	ordered := ratio(worst.Seconds[orderedData], float64(in.Calls))
 	less := ratio(worst.total()-worst.Seconds[orderedData], float64(in.Calls)) / 2
 	return in.lasting(Range{now - less, max(0, now-less/2+ordered), now + 2*ordered}, ratio(now-less, now))

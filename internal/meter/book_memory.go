@@ -53,7 +53,7 @@ func (b *Book) enterLogs(pages map[uint32]*page, in Readings) {
 // again: they stay there until they fade.
 func (b *Book) move(top func(path string) string) {
 	at := func(path string) string {
-		if path == account.RootCgroup || path == EndedCgroups {
+		if !account.Adjustable(path) {
 			return path
 		}
 		return top(path)

@@ -19,7 +19,7 @@ func (m *Meter) describe(device *account.Device) {
 		if who, ok := m.units.byPath[c.Cgroup]; ok {
 			c.Name, c.Runtime = who.name, who.runtime
 		}
-		if weighted(c.Cgroup) {
+		if account.Adjustable(c.Cgroup) {
 			c.Weight = weights.get(c.Cgroup)
 		}
 	}
@@ -32,9 +32,6 @@ func (m *Meter) describe(device *account.Device) {
 	}
 	targetTree(device, promises, weights)
 }
-
-// weighted reports whether a line of the account is a cgroup with a weight of its own.
-func weighted(cgroup string) bool { return cgroup != account.RootCgroup && cgroup != EndedCgroups }
 
 // addIdle adds the containers that did nothing.
 func (m *Meter) addIdle(device *account.Device) {
@@ -60,7 +57,7 @@ func (m *Meter) targetConfigured(device *account.Device) bool {
 	var sum float64
 	for i := range device.Containers {
 		c := &device.Containers[i]
-		if !weighted(c.Cgroup) {
+		if !account.Adjustable(c.Cgroup) {
 			continue
 		}
 		if weight, ok := m.ideal(c.Cgroup, c.Name); ok {
@@ -91,7 +88,7 @@ func targetTree(device *account.Device, promises Promises, weights *weightCache)
 	}
 	paths := make([]string, 0, len(device.Containers))
 	for _, c := range device.Containers {
-		if weighted(c.Cgroup) && (!promises.Configured || promises.Units[c.Cgroup]) {
+		if account.Adjustable(c.Cgroup) && (!promises.Configured || promises.Units[c.Cgroup]) {
 			paths = append(paths, c.Cgroup)
 		}
 	}

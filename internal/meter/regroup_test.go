@@ -57,24 +57,24 @@ func TestTheBookMovesRememberedAmountsWithTheRules(t *testing.T) {
 	b.remember(journal.Filesystem{Dev: 7}, "/jobs/a", 100)
 	b.remember(journal.Filesystem{Dev: 7}, "/jobs/b", 300)
 	b.remember(journal.Filesystem{Dev: 7}, account.RootCgroup, 50)
-	b.remember(journal.Filesystem{Dev: 7}, EndedCgroups, 20)
+	b.remember(journal.Filesystem{Dev: 7}, account.EndedCgroups, 20)
 	b.logged[7] = map[string]uint64{"/jobs/a": 5, account.RootCgroup: 6}
-	b.carried[7] = map[string]uint64{"/jobs/a": 7, "/jobs/b": 8, EndedCgroups: 9}
+	b.carried[7] = map[string]uint64{"/jobs/a": 7, "/jobs/b": 8, account.EndedCgroups: 9}
 	b.below[8] = &below{above: map[string]float64{"/jobs/a": 1, "/jobs/b": 2}, journal: map[string]float64{"/jobs/b": 3, account.RootCgroup: 4},
 		owed: map[string]map[string]uint64{"/jobs/a": {"/jobs/a": 1, account.RootCgroup: 2}, "/jobs/b": {"/jobs/b": 4}, account.RootCgroup: {"/jobs/b": 8}}}
 	b.move(func(path string) string {
-		if path == account.RootCgroup || path == EndedCgroups {
+		if path == account.RootCgroup || path == account.EndedCgroups {
 			t.Errorf("asked for %s", path)
 		}
 		return "/jobs"
 	})
-	if d := b.dirtied[journal.Filesystem{Dev: 7}]; len(d) != 3 || d["/jobs"] != 400 || d[account.RootCgroup] != 50 || d[EndedCgroups] != 20 {
+	if d := b.dirtied[journal.Filesystem{Dev: 7}]; len(d) != 3 || d["/jobs"] != 400 || d[account.RootCgroup] != 50 || d[account.EndedCgroups] != 20 {
 		t.Errorf("dirtied %v", d)
 	}
 	if l := b.logged[7]; len(l) != 2 || l["/jobs"] != 5 || l[account.RootCgroup] != 6 {
 		t.Errorf("logged %v", l)
 	}
-	if c := b.carried[7]; len(c) != 2 || c["/jobs"] != 15 || c[EndedCgroups] != 9 {
+	if c := b.carried[7]; len(c) != 2 || c["/jobs"] != 15 || c[account.EndedCgroups] != 9 {
 		t.Errorf("carried %v", c)
 	}
 	if m := b.below[8]; len(m.above) != 1 || m.above["/jobs"] != 3 || len(m.journal) != 2 || m.journal["/jobs"] != 3 ||

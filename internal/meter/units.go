@@ -10,10 +10,6 @@ import (
 	"github.com/daybook-project/daybook/internal/journal"
 )
 
-// EndedCgroups is the line for cgroups that were made and removed within an
-// interval, so that their path is unknown.
-const EndedCgroups = "(ended)"
-
 // Naming maps a cgroup to its container.
 type Naming interface {
 	// Identify returns the path of the container's topmost cgroup (or of the
@@ -179,13 +175,13 @@ func (u *units) of(id uint64) string {
 	if id == journal.RootCgroupID {
 		return account.RootCgroup
 	}
-	return EndedCgroups
+	return account.EndedCgroups
 }
 
 // known reports whether of may return a path.
 func (u *units) known(path string) bool {
 	_, known := u.byPath[path]
-	return known || path == EndedCgroups
+	return known || path == account.EndedCgroups
 }
 
 // nameOf is the name of an accounted path.

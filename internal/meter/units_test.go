@@ -122,7 +122,7 @@ func TestRemovedCgroupKeepsItsPathForAWhile(t *testing.T) {
 	for range rememberRounds {
 		refresh()
 	}
-	if got := u.of(id); got != EndedCgroups {
+	if got := u.of(id); got != account.EndedCgroups {
 		t.Errorf("long after its end it is accounted as %q", got)
 	}
 	if _, known := u.byPath["/job"]; known {
