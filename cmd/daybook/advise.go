@@ -116,17 +116,17 @@ needs root and a kernel with BTF, 5.15 or newer.`,
 
 // measureAdvice measures one interval and predicts.
 func measureAdvice(ctx context.Context, o sourceOptions, pattern string, volumeBytes uint64, limit int) (out adviseOutput, err error) {
-	source, err := openSource(ctx, o)
-	if err != nil {
-		return out, err
-	}
-	defer func() { err = errors.Join(err, source.Close()) }()
 	requests, err := disktime.Open()
 	if err != nil {
 		return out, unsupportedError{err}
 	}
 	defer func() { err = errors.Join(err, requests.Close()) }()
-	sample, err := source.Next(ctx)
+	source, err := openSource(ctx, o)
+	if err != nil {
+		return out, err
+	}
+	defer func() { err = errors.Join(err, source.Close()) }()
+	sample, reading, err := measureInterval(ctx, source, requests)
 	if err != nil {
 		return out, err
 	}
@@ -156,10 +156,7 @@ func measureAdvice(ctx context.Context, o sourceOptions, pattern string, volumeB
 			out.Waiters = append(out.Waiters, one)
 			continue
 		}
-		sums, err := requests.Read(found.Disk.Dev)
-		if err != nil {
-			return out, err
-		}
+		sums, moves := reading.Sums[found.Disk.Dev], reading.Moves[found.Disk.Dev]
 		own := make(map[uint64]bool)
 		for _, c := range cgroups {
 			if c.Path == w.Cgroup || w.Cgroup != account.RootCgroup && strings.HasPrefix(c.Path, w.Cgroup+"/") {
@@ -177,10 +174,6 @@ func measureAdvice(ctx context.Context, o sourceOptions, pattern string, volumeB
 			out.Waiters = append(out.Waiters, one)
 			continue
 		}
-		moves, err := requests.Moves(found.Disk.Dev)
-		if err != nil {
-			return out, err
-		}
 		for key, sum := range moves {
 			survey.CountMoves(&in, key.Of.Class, own[key.Of.Cgroup], key.Before.Class, own[key.Before.Cgroup], sum)
 		}
@@ -194,6 +187,26 @@ func measureAdvice(ctx context.Context, o sourceOptions, pattern string, volumeB
 		out.Waiters = append(out.Waiters, one)
 	}
 	return out, nil
+}
+
+// requestTimes is a disktime.Probe.
+type requestTimes interface {
+	ReadAll() (disktime.Reading, error)
+}
+
+// measureInterval returns the next sample, and the requests that ended in its interval. The
+// interval of the source begins when it is opened.
+func measureInterval(ctx context.Context, source account.Source, requests requestTimes) (account.Sample, disktime.Reading, error) {
+	before, err := requests.ReadAll()
+	if err != nil {
+		return account.Sample{}, disktime.Reading{}, err
+	}
+	sample, err := source.Next(ctx)
+	if err != nil {
+		return sample, disktime.Reading{}, err
+	}
+	after, err := requests.ReadAll()
+	return sample, after.Less(before), err
 }
 
 // disksOf finds the disk of each file system on which calls waited, if there is one.

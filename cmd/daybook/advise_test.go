@@ -1,9 +1,11 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -154,6 +156,37 @@ func TestAKernelThatNotesNoStartOfRequestsIsReported(t *testing.T) {
 		if got := missingTimes("sda", map[disktime.Key]disktime.Sums{key: test.sums}); strings.Contains(got, "sda") != test.want {
 			t.Errorf("%+v: %q", test.sums, got)
 		}
+	}
+}
+
+// steps is a source, and times of requests, that note in which order they are read.
+type steps struct{ done []string }
+
+func (s *steps) Next(context.Context) (account.Sample, error) {
+	s.done = append(s.done, "waits")
+	return account.Sample{IntervalSeconds: 30}, nil
+}
+
+func (s *steps) Close() error { return nil }
+
+func (s *steps) ReadAll() (disktime.Reading, error) {
+	s.done = append(s.done, "requests")
+	sums := disktime.Sums{Requests: 100 * uint64(len(s.done))}
+	return disktime.Reading{Sums: map[blockdev.Dev]map[disktime.Key]disktime.Sums{{Major: 8}: {{Class: disktime.Data}: sums}}}, nil
+}
+
+// The programs that time requests are attached before the waits are measured.
+func TestRequestsAreThoseOfTheIntervalOfTheWaits(t *testing.T) {
+	var s steps
+	sample, reading, err := measureInterval(t.Context(), &s, &s)
+	if err != nil || sample.IntervalSeconds != 30 {
+		t.Fatalf("%+v, %v", sample, err)
+	}
+	if n := reading.Sums[blockdev.Dev{Major: 8}][disktime.Key{Class: disktime.Data}].Requests; n != 200 {
+		t.Errorf("%d requests; want the 200 after the first reading", n)
+	}
+	if want := []string{"requests", "waits", "requests"}; !slices.Equal(s.done, want) {
+		t.Errorf("read %q, want %q", s.done, want)
 	}
 }
 

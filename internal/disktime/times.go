@@ -153,17 +153,70 @@ func open(change func(*ebpf.CollectionSpec) error) (*Probe, error) {
 	return p, nil
 }
 
+// Reading has the sums of all disks since Open, or since an earlier reading.
+type Reading struct {
+	Sums  map[blockdev.Dev]map[Key]Sums
+	Moves map[blockdev.Dev]map[MoveKey]Moves
+}
+
+// Less returns what was added since an earlier reading, without sums of no request.
+func (r Reading) Less(before Reading) Reading {
+	since := Reading{Sums: make(map[blockdev.Dev]map[Key]Sums), Moves: make(map[blockdev.Dev]map[MoveKey]Moves)}
+	for disk, sums := range r.Sums {
+		for key, sum := range sums {
+			if added := sum.Less(before.Sums[disk][key]); added.Requests > 0 {
+				put(since.Sums, disk, key, added)
+			}
+		}
+	}
+	for disk, moves := range r.Moves {
+		for key, sum := range moves {
+			if added := sum.Less(before.Moves[disk][key]); added.Requests > 0 {
+				put(since.Moves, disk, key, added)
+			}
+		}
+	}
+	return since
+}
+
+func put[K comparable, V any](all map[blockdev.Dev]map[K]V, disk blockdev.Dev, key K, value V) {
+	if all[disk] == nil {
+		all[disk] = make(map[K]V)
+	}
+	all[disk][key] = value
+}
+
+// ReadAll returns the sums of all disks.
+func (p *Probe) ReadAll() (r Reading, err error) {
+	if r.Sums, err = p.sums(); err != nil {
+		return Reading{}, err
+	}
+	if r.Moves, err = p.moves(); err != nil {
+		return Reading{}, err
+	}
+	return r, nil
+}
+
 // Read returns the sums of a disk since Open.
 func (p *Probe) Read(disk blockdev.Dev) (map[Key]Sums, error) {
-	found := make(map[Key]Sums)
+	all, err := p.sums()
+	return all[disk], err
+}
+
+// Moves returns the moves of a disk's head since Open.
+func (p *Probe) Moves(disk blockdev.Dev) (map[MoveKey]Moves, error) {
+	all, err := p.moves()
+	return all[disk], err
+}
+
+func (p *Probe) sums() (map[blockdev.Dev]map[Key]Sums, error) {
+	found := make(map[blockdev.Dev]map[Key]Sums)
 	var key disktimeRequestKey
 	var sums disktimeRequestSums
 	entries := p.objects.Requests.Iterate()
 	for entries.Next(&key, &sums) {
-		if key.Disk != disk.Kernel() {
-			continue
-		}
-		found[Key{Cgroup: key.Cgroup, Class: Class(key.Class)}] = Sums{sums.Requests, sums.Bytes, sums.QueuedNs, sums.ServedNs, sums.AloneNs}
+		put(found, blockdev.DevOfKernel(key.Disk), Key{Cgroup: key.Cgroup, Class: Class(key.Class)},
+			Sums{sums.Requests, sums.Bytes, sums.QueuedNs, sums.ServedNs, sums.AloneNs})
 	}
 	if err := entries.Err(); err != nil {
 		return nil, fmt.Errorf("cannot read the times of requests: %w", err)
@@ -171,18 +224,14 @@ func (p *Probe) Read(disk blockdev.Dev) (map[Key]Sums, error) {
 	return found, nil
 }
 
-// Moves returns the moves of a disk's head since Open.
-func (p *Probe) Moves(disk blockdev.Dev) (map[MoveKey]Moves, error) {
-	found := make(map[MoveKey]Moves)
+func (p *Probe) moves() (map[blockdev.Dev]map[MoveKey]Moves, error) {
+	found := make(map[blockdev.Dev]map[MoveKey]Moves)
 	var key disktimeMoveKey
 	var sums disktimeMoveSums
 	entries := p.objects.Moves.Iterate()
 	for entries.Next(&key, &sums) {
-		if key.Disk != disk.Kernel() {
-			continue
-		}
 		of, before := Key{key.Cgroup, Class(key.Class)}, Key{key.BeforeCgroup, Class(key.BeforeClass)}
-		found[MoveKey{of, before}] = Moves{sums.Requests, sums.Roots, sums.Sectors, sums.AloneUs, sums.Products}
+		put(found, blockdev.DevOfKernel(key.Disk), MoveKey{of, before}, Moves{sums.Requests, sums.Roots, sums.Sectors, sums.AloneUs, sums.Products})
 	}
 	if err := entries.Err(); err != nil {
 		return nil, fmt.Errorf("cannot read the moves between requests: %w", err)

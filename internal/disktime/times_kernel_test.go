@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"sync"
 	"testing"
 	"time"
@@ -224,6 +225,26 @@ func TestSumsSinceAReading(t *testing.T) {
 	}
 	if got := a.Less(b); got != (disktime.Sums{}) {
 		t.Errorf("%+v from a counter that went back", got)
+	}
+}
+
+func TestAReadingSinceAnother(t *testing.T) {
+	sda, sdb := blockdev.Dev{Major: 8}, blockdev.Dev{Major: 8, Minor: 16}
+	data, flush := disktime.Key{Cgroup: 1, Class: disktime.Data}, disktime.Key{Class: disktime.Flush}
+	move := disktime.MoveKey{Of: data, Before: data}
+	reading := func(onA, onB, flushes, moves uint64) disktime.Reading {
+		return disktime.Reading{
+			Sums:  map[blockdev.Dev]map[disktime.Key]disktime.Sums{sda: {data: {Requests: onA, Bytes: 10 * onA}, flush: {Requests: flushes}}, sdb: {data: {Requests: onB}}},
+			Moves: map[blockdev.Dev]map[disktime.MoveKey]disktime.Moves{sda: {move: {Requests: moves, Roots: 3 * moves}}},
+		}
+	}
+	got := reading(30, 5, 7, 9).Less(reading(10, 5, 0, 4))
+	want := disktime.Reading{
+		Sums:  map[blockdev.Dev]map[disktime.Key]disktime.Sums{sda: {data: {Requests: 20, Bytes: 200}, flush: {Requests: 7}}},
+		Moves: map[blockdev.Dev]map[disktime.MoveKey]disktime.Moves{sda: {move: {Requests: 5, Roots: 15}}},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v; want %+v", got, want)
 	}
 }
 
