@@ -27,30 +27,37 @@ type units struct {
 	byID   map[uint64]*known
 	byPath map[string]identity // by the topmost path
 	round  int
+	now    func() time.Time
+	// refreshed and before are the times of the last refresh and the one before it.
+	refreshed, before time.Time
 }
 
 type known struct {
 	path string // as listed
 	top  string
-	seen int // round
+	seen int       // round
+	gone time.Time // of the first list without it; zero: none
 }
 
 type identity struct{ name, runtime string }
 
-// rememberRounds is how long a removed cgroup keeps its path: its last writes
-// reach the disk after its removal.
-const rememberRounds = 60
+// rememberRemoved is how long a removed cgroup keeps its path, and at least until the end of
+// the next interval: its last writes reach the disk after its removal.
+const rememberRemoved = 2 * time.Minute
 
 func newUnits(tree *cgroup.Tree, naming Naming, ideal func(path, name string) (uint64, bool)) *units {
 	return &units{
-		lister: tree.NewLister(), naming: naming, ideal: ideal,
+		lister: tree.NewLister(), naming: naming, ideal: ideal, now: time.Now,
 		byID:   make(map[uint64]*known),
 		byPath: map[string]identity{account.RootCgroup: {name: account.RootCgroup}},
 	}
 }
 
-// refresh lists the cgroups again.
-func (u *units) refresh(ctx context.Context) error { return u.list(ctx, false) }
+// refresh lists the cgroups again, at the end of an interval.
+func (u *units) refresh(ctx context.Context) error {
+	u.before, u.refreshed = u.refreshed, u.now()
+	return u.list(ctx, false)
+}
 
 // meet lists the cgroups thoroughly if events mention an unknown one: it was
 // made after the last list, or is the first child of another.
@@ -109,7 +116,7 @@ func (u *units) list(ctx context.Context, thorough bool) error {
 			_, name, runtime := u.naming.Identify(top)
 			u.byPath[top] = identity{name, runtime}
 		}
-		have.seen = u.round
+		have.seen, have.gone = u.round, time.Time{}
 	}
 	u.forget(moved)
 	return nil
@@ -131,7 +138,11 @@ func (u *units) regroup() {
 // cgroups.
 func (u *units) forget(moved bool) {
 	for id, k := range u.byID {
-		if u.round-k.seen > rememberRounds {
+		switch {
+		case k.seen == u.round:
+		case k.gone.IsZero():
+			k.gone = u.refreshed
+		case u.before.Sub(k.gone) >= rememberRemoved:
 			delete(u.byID, id)
 			moved = true
 		}

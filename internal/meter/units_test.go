@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -100,6 +101,8 @@ func TestRemovedCgroupKeepsItsPathForAWhile(t *testing.T) {
 	f := fakeTree{t, t.TempDir()}
 	id := f.make("job")
 	u := newUnits(cgroup.Open(cgroup.V1, f.dir), plain{}, nil)
+	now := time.Now()
+	u.now = func() time.Time { return now }
 	refresh := func() {
 		t.Helper()
 		if err := u.refresh(context.Background()); err != nil {
@@ -119,9 +122,19 @@ func TestRemovedCgroupKeepsItsPathForAWhile(t *testing.T) {
 			t.Error("it is reported as alive")
 		}
 	})
-	for range rememberRounds {
+	for range 200 {
 		refresh()
 	}
+	if got := u.of(id); got != "/job" {
+		t.Errorf("after many lists in a short time it is accounted as %q", got)
+	}
+	now = now.Add(24 * time.Hour) // its last writes are of the interval that ends here
+	refresh()
+	if got := u.of(id); got != "/job" {
+		t.Errorf("in a long interval after its end it is accounted as %q", got)
+	}
+	now = now.Add(time.Second)
+	refresh()
 	if got := u.of(id); got != account.EndedCgroups {
 		t.Errorf("long after its end it is accounted as %q", got)
 	}
