@@ -279,7 +279,10 @@ func (m *Meter) Now(ctx context.Context) (account.Sample, error) {
 		sample.WaitsLost, sample.WaitEventsMissed = m.waits.events.Lost, m.waits.events.Missed
 	}
 	m.last = now
-	m.renamed = m.units.rename(now, m.renamed)
+	renamed, moved := m.units.rename(now, m.renamed)
+	if m.renamed = renamed; moved {
+		m.book.move(m.units.top)
+	}
 	for i := range sample.Devices {
 		m.describe(&sample.Devices[i])
 	}

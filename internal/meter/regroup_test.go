@@ -3,7 +3,9 @@ package meter
 import (
 	"context"
 	"path"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/daybook-project/daybook/internal/account"
 	"github.com/daybook-project/daybook/internal/cgroup"
@@ -49,6 +51,60 @@ func TestUnitsAreRecomputedWhenTheRulesChange(t *testing.T) {
 				t.Errorf("by %s %s is kept", step.rule, path)
 			}
 		}
+	}
+}
+
+// written is what a runtime has written of its containers: their topmost cgroups.
+type written map[string]bool
+
+func (w written) Identify(path string) (top, name, runtime string) {
+	for container := range w {
+		if path == container || strings.HasPrefix(path, container+"/") {
+			return container, "name of " + container, "lxc"
+		}
+	}
+	return path, path, ""
+}
+
+// The cgroups below a container can be listed before its runtime has written that it is one.
+func TestCgroupsBelowAContainerThatIsKnownLaterAreAccountedThere(t *testing.T) {
+	f := fakeTree{t, t.TempDir()}
+	ids := []uint64{f.make("c"), f.make("c/init"), f.make("c/init/job")}
+	containers := written{}
+	u := newUnits(cgroup.Open(cgroup.V1, f.dir), containers, nil)
+	now := time.Now()
+	last := now
+	u.now = func() time.Time { return now }
+	pass := func(time time.Duration) (moved bool) {
+		t.Helper()
+		now = now.Add(time)
+		if err := u.list(context.Background(), true); err != nil {
+			t.Fatal(err)
+		}
+		last, moved = u.rename(now, last)
+		return moved
+	}
+	pass(time.Second)
+	if u.of(ids[2]) != "/c/init/job" {
+		t.Fatalf("it is accounted as %s", u.of(ids[2]))
+	}
+	containers["/c"] = true
+	if !pass(5 * time.Minute) { // also with long intervals
+		t.Error("nothing has moved")
+	}
+	for _, id := range ids {
+		if got := u.of(id); got != "/c" {
+			t.Errorf("a cgroup of the container is accounted as %s", got)
+		}
+	}
+	if who := u.byPath["/c"]; len(u.byPath) != 2 || who.name != "name of /c" {
+		t.Errorf("the units are %v", u.byPath)
+	}
+	// Not for ever: that would be work for each cgroup of the host.
+	containers["/c/init"] = true
+	delete(containers, "/c")
+	if pass(time.Minute) {
+		t.Error("a cgroup that was known for minutes has moved")
 	}
 }
 

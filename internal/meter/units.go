@@ -37,6 +37,8 @@ type known struct {
 	top  string
 	seen int       // round
 	gone time.Time // of the first list without it; zero: none
+	// first is the time of its first list; zero once its container is known for good.
+	first time.Time
 }
 
 type identity struct{ name, runtime string }
@@ -111,7 +113,7 @@ func (u *units) list(ctx context.Context, thorough bool) error {
 		if have == nil || have.path != c.Path {
 			moved = moved || have != nil
 			top := u.top(c.Path)
-			have = &known{path: c.Path, top: top}
+			have = &known{path: c.Path, top: top, first: u.now()}
 			u.byID[c.ID] = have
 			_, name, runtime := u.naming.Identify(top)
 			u.byPath[top] = identity{name, runtime}
@@ -125,13 +127,20 @@ func (u *units) list(ctx context.Context, thorough bool) error {
 // regroup determines again under which path each cgroup is accounted.
 func (u *units) regroup() {
 	for _, k := range u.byID {
-		k.top = u.top(k.path)
-		if _, known := u.byPath[k.top]; !known {
-			_, name, runtime := u.naming.Identify(k.top)
-			u.byPath[k.top] = identity{name, runtime}
-		}
+		u.regroupOne(k)
 	}
 	u.forget(true)
+}
+
+// regroupOne reports whether the path changed.
+func (u *units) regroupOne(k *known) (moved bool) {
+	before := k.top
+	k.top = u.top(k.path)
+	if _, known := u.byPath[k.top]; !known {
+		_, name, runtime := u.naming.Identify(k.top)
+		u.byPath[k.top] = identity{name, runtime}
+	}
+	return k.top != before
 }
 
 // forget drops the cgroups that were removed long ago, and the paths without
@@ -214,10 +223,11 @@ func (u *units) alive(visit func(path string)) {
 }
 
 // rename looks up the names again periodically: a runtime writes a container's
-// name after it made the cgroup.
-func (u *units) rename(now, last time.Time) time.Time {
+// name after it made the cgroup. moved: so it did with what says that a cgroup is a
+// container's, and cgroups below are accounted there.
+func (u *units) rename(now, last time.Time) (renamed time.Time, moved bool) {
 	if now.Sub(last) < renameInterval {
-		return last
+		return last, false
 	}
 	for path := range u.byPath {
 		if path == account.RootCgroup {
@@ -226,7 +236,23 @@ func (u *units) rename(now, last time.Time) time.Time {
 		_, name, runtime := u.naming.Identify(path)
 		u.byPath[path] = identity{name, runtime}
 	}
-	return now
+	for _, k := range u.byID {
+		if k.first.IsZero() {
+			continue
+		}
+		moved = u.regroupOne(k) || moved
+		if now.Sub(k.first) >= identifiedAfter {
+			k.first = time.Time{}
+		}
+	}
+	if moved {
+		u.forget(true)
+	}
+	return now, moved
 }
 
 const renameInterval = 30 * time.Second
+
+// identifiedAfter is the time after which a runtime has written what says that a cgroup is a
+// container's.
+const identifiedAfter = time.Minute
