@@ -214,9 +214,9 @@ func (s *session) measure(work func() error) (m measurement, err error) {
 }
 
 // logged is the number of bytes of a commit that reached the journal. With
-// data=journal, writes of the jbd2 thread cannot be distinguished from file
-// data; jbd2's own count is used then, which lacks only revoke blocks and the
-// journal's superblock.
+// data=journal, there are kernels on which the writes of the jbd2 thread cannot be
+// distinguished from file data (docs/limits.md). jbd2's own count is used then, which lacks
+// only revoke blocks and the journal's superblock.
 func (s *session) logged(commit journal.Commit) uint64 {
 	if s.dataJournaled || commit.JournalBytes == 0 {
 		return uint64(commit.BlocksLogged) * uint64(s.BlockBytes)

@@ -193,7 +193,7 @@ func examineFilesystem(fs Filesystem) []Finding {
 	}
 	switch fs.DataMode {
 	case "journal":
-		found = append(found, note("data-mode", name, "data=journal", "file data passes through the journal and counts as uncharged data of the inode's owner, not as journal", ""))
+		found = append(found, note("data-mode", name, "data=journal", "file data passes through the journal, too, and counts there as journal of the container that wrote it", ""))
 	case "writeback":
 		found = append(found, note("data-mode", name, "data=writeback", "a crash can leave stale blocks in files; Daybook works the same", ""))
 	}
