@@ -1,6 +1,9 @@
 package journal
 
-import "fmt"
+import (
+	"fmt"
+	"maps"
+)
 
 // transaction identifies a transaction on a running host: tids wrap after 2^32.
 type transaction struct {
@@ -14,7 +17,7 @@ func (p *Probe) collectPartial() error {
 	var started []Commit
 	err := p.visitFilesystems(func(dev uint32, state attributionFilesystem, again func() (attributionFilesystem, error)) error {
 		key := transaction{Filesystem{dev, state.Committer.Instance}, state.Committer.Tid}
-		before := p.partial[key]
+		before := p.returned(key.of, key.tid)
 		if key.tid == 0 || state.Committer.JournalBytes <= before {
 			return nil
 		}
@@ -36,7 +39,7 @@ func (p *Probe) collectPartial() error {
 			}
 		}
 		started = append(started, commit)
-		p.partial[key] = state.Committer.JournalBytes
+		p.partial[key] += commit.JournalBytes
 		return nil
 	})
 	if err != nil {
@@ -61,7 +64,23 @@ func (c *Commit) add(cgroup uint64, blocks int64) {
 
 // deductPartial subtracts the bytes that were returned before the commit ended.
 func (p *Probe) deductPartial(commit *Commit) {
-	key := transaction{commit.Filesystem(), commit.Tid}
-	commit.JournalBytes -= min(commit.JournalBytes, p.partial[key])
-	delete(p.partial, key)
+	commit.JournalBytes -= min(commit.JournalBytes, p.returned(commit.Filesystem(), commit.Tid))
+	maps.DeleteFunc(p.partial, func(key transaction, _ uint64) bool { return key.isUpTo(commit.Filesystem(), commit.Tid) })
+}
+
+// returned is how many bytes were returned of commits that had not ended: of transaction tid
+// and of those before it, whose records were lost. The kernel side reports the bytes of
+// these with the next commit.
+func (p *Probe) returned(of Filesystem, tid uint32) (bytes uint64) {
+	for key, part := range p.partial {
+		if key.isUpTo(of, tid) {
+			bytes += part
+		}
+	}
+	return bytes
+}
+
+// isUpTo reports whether it is a transaction of a file system, and not after tid.
+func (t transaction) isUpTo(of Filesystem, tid uint32) bool {
+	return t.of == of && int32(tid-t.tid) >= 0
 }
