@@ -43,19 +43,27 @@ func (p *Probe) setLog(at uint32, field uintptr, value uint64) error {
 	return nil
 }
 
-// observeLogs looks for the logs of file systems that are new, or mounted again.
+// observeLogs looks for the logs of file systems that are new, or have committed since the one
+// before on the device has ended.
 func (p *Probe) observeLogs() error {
 	if !p.findLogs {
 		return nil
 	}
 	return p.visitFilesystemPlaces(func(at uint32, place attributionFilesystemPlace) error {
 		before := p.logs.known[at]
-		same := before.dev == place.Dev && before.ended == place.Log.Ended
-		if same && (before.told || before.activity == place.Filesystem.Committer.StartedNs) {
+		now := knownLog{dev: place.Dev, ended: place.Log.Ended, activity: place.Filesystem.Committer.StartedNs}
+		switch {
+		case before.dev != now.dev: // a new one
+		case before.ended != now.ended:
+			// Its name can still be in sysfs. The next one commits.
+			p.logs.known[at] = now
+			return nil
+		case before.told || before.activity == now.activity:
 			return nil
 		}
 		told, err := p.tellLog(at, place)
-		p.logs.known[at] = knownLog{dev: place.Dev, ended: place.Log.Ended, told: told, activity: place.Filesystem.Committer.StartedNs}
+		now.told = told
+		p.logs.known[at] = now
 		return err
 	})
 }

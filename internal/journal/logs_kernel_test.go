@@ -179,7 +179,10 @@ func TestTheLogOfAFileSystemThatHasEndedIsNoLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	findLogs(knows, true)
-	dirtyAndRevoke(t, fs.Dir)
+	if err := knows.Observe([]uint32{fs.Dev()}); err != nil {
+		t.Fatal(err)
+	}
+	dirtyAndRevoke(t, fs.Dir) // its log is looked for after the next commit
 	for _, p := range []*Probe{knows, looks} {
 		if err := p.Observe([]uint32{fs.Dev()}); err != nil {
 			t.Fatal(err)
@@ -190,6 +193,49 @@ func TestTheLogOfAFileSystemThatHasEndedIsNoLog(t *testing.T) {
 	}
 	dirtyAndRevoke(t, fs.Dir)
 	compare(t, knows, looks, fs.Dev(), fs.Dev())
+}
+
+// The end of a file system is seen before its name is gone from sysfs. What is found by the name
+// then is where the log of the old one was, and stays known for the next one.
+func TestTheLogOfAFileSystemWhoseNameIsStillThereIsNotTold(t *testing.T) {
+	fs := ext4test.New(t, ext4test.Options{})
+	knows, looks := told(t, fs.Dir, fs.Dev(), fs.Dev())
+	knows.stop() // only this test looks for logs
+	looks.stop()
+	sys := blockdev.Host.Sys
+	fakeSys(t, "fs/ext4/"+fs.Disk.Name)
+	for _, real := range []string{"block", "class", "dev"} {
+		if err := os.Symlink(filepath.Join(sys, real), filepath.Join(blockdev.Host.Sys, real)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	look := func() attributionFilesystemPlace {
+		t.Helper()
+		knows.mu.Lock()
+		defer knows.mu.Unlock()
+		if err := knows.observeLogs(); err != nil {
+			t.Fatal(err)
+		}
+		return placeOf(t, knows, fs.Dev())
+	}
+	if err := ext4.Unmount(t.Context(), fs.Dir); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if place := look(); place.Log.Sectors != 0 {
+			t.Errorf("after its end the log is %+v", place.Log)
+		}
+	}
+	if err := ext4.Mount(fs.Disk.Node(), fs.Dir, ext4.MountOptions{NoAtime: true}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(fs.Dir, "next"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	syncFS(t, fs.Dir)
+	if place := look(); place.Log.Sectors == 0 {
+		t.Error("the log of the next file system is not known after its first commit")
+	}
 }
 
 // fill writes a file until its file system is full.
