@@ -175,6 +175,46 @@ func (l *Ledger) Divide(events Events, commits []journal.Commit, owner func(dev 
 	return out
 }
 
+// Combine adds the waits of two successive intervals.
+func Combine(a, b []Waiter) []Waiter {
+	if len(a) == 0 {
+		return b
+	}
+	type part struct {
+		cgroup uint64
+		cause  Phase
+	}
+	at := make(map[Call]int, len(a))
+	for i, waiter := range a {
+		at[waiter.Call] = i
+	}
+	for _, waiter := range b {
+		i, known := at[waiter.Call]
+		if !known {
+			at[waiter.Call] = len(a)
+			a = append(a, waiter)
+			continue
+		}
+		sum := &a[i]
+		sum.Calls.Add(waiter.Calls)
+		for phase, ns := range waiter.Nanoseconds {
+			sum.Nanoseconds[phase] += ns
+		}
+		parts := make(map[part]int, len(sum.Culprits))
+		for j, c := range sum.Culprits {
+			parts[part{c.Cgroup, c.Cause}] = j
+		}
+		for _, c := range waiter.Culprits {
+			if j, known := parts[part{c.Cgroup, c.Cause}]; known {
+				sum.Culprits[j].Nanoseconds += c.Nanoseconds
+				continue
+			}
+			sum.Culprits = append(sum.Culprits, c)
+		}
+	}
+	return a
+}
+
 func (l *Ledger) init() {
 	if l.transactions == nil {
 		l.transactions = make(map[transaction]*contents)

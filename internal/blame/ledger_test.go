@@ -2,6 +2,7 @@ package blame
 
 import (
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -289,5 +290,22 @@ func TestWaitsOnAJournalInMemoryAreDividedAtOnce(t *testing.T) {
 	wantCulprits(t, got[:3], Culprit{neighbour, Lock, 1000}, Culprit{neighbour, Checkpoint, got[1].Nanoseconds}, Culprit{waiting, Log, 70})
 	if got[1].Nanoseconds < 495 {
 		t.Errorf("the neighbour, who logged a hundred times as much, has %d of 500 ns of the checkpoint", got[1].Nanoseconds)
+	}
+}
+
+func TestWaitsOfTwoIntervalsAreAddedUp(t *testing.T) {
+	other := Call{Dev: dev, Cgroup: third, Operation: Handle}
+	first := []Waiter{{Call: fsyncs, Calls: Histogram{10: 1}, Nanoseconds: [Phases]uint64{Lock: 5}, Culprits: []Culprit{{neighbour, Lock, 5}}}}
+	second := []Waiter{
+		{Call: fsyncs, Calls: Histogram{10: 2, 11: 1}, Nanoseconds: [Phases]uint64{Lock: 7, Log: 1}, Culprits: []Culprit{{neighbour, Lock, 4}, {third, Lock, 3}, {neighbour, Log, 1}}},
+		{Call: other, Calls: Histogram{3: 1}, Nanoseconds: [Phases]uint64{Rest: 2}, Culprits: []Culprit{{Nobody, Rest, 2}}},
+	}
+	got := Combine(Combine(nil, first), second)
+	want := []Waiter{
+		{Call: fsyncs, Calls: Histogram{10: 3, 11: 1}, Nanoseconds: [Phases]uint64{Lock: 12, Log: 1}, Culprits: []Culprit{{neighbour, Lock, 9}, {third, Lock, 3}, {neighbour, Log, 1}}},
+		second[1],
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v; want %+v", got, want)
 	}
 }

@@ -70,6 +70,18 @@ type Commit struct {
 	// Dirtied is blocks by cgroup; a value can be negative (jbd2_journal_forget
 	// returns credits).
 	Dirtied map[uint64]int64
+	// Combined is not nil if it is the sum of several commits ([Events.Combine]). Dirtied is
+	// then bytes in place of blocks, and Tid the last one.
+	Combined *Combined
+}
+
+// Combined says how many commits are one.
+type Combined struct {
+	// Commits have ended. DurationSeconds is the sum of Timed of them; the others had
+	// started before the probe.
+	Commits, Timed uint64
+	// Forced are those that a sync of a cgroup started.
+	Forced map[uint64]uint64
 }
 
 // Filesystem is the file system of the transaction.

@@ -187,14 +187,13 @@ func (b *Book) enterCommits(pages map[uint32]*page, in Readings) {
 		if len(on) == 0 || c.Partial {
 			continue
 		}
+		counts := c.Counts()
 		for _, p := range on {
-			p.device.Transactions++
+			p.device.Transactions += counts.Commits
 			p.device.CommitSeconds += c.DurationSeconds
-			if c.DurationSeconds > 0 { // else it started before the measurement
-				p.timed++
-			}
-			if c.ForcedBy != 0 {
-				p.unit(in.UnitOf(c.ForcedBy)).ForcedCommits++
+			p.timed += counts.Timed // the others started before the measurement
+			for cgroup, n := range counts.Forced {
+				p.unit(in.UnitOf(cgroup)).ForcedCommits += n
 			}
 		}
 		for cgroup, bytes := range journal.Split(uint64(c.BlocksLogged)*max(in.BlockBytes[c.Dev], 1), c.Dirtied) {

@@ -84,6 +84,8 @@ type Meter struct {
 	mounts  map[uint32]uint64
 	last    time.Time
 	renamed time.Time
+	// gathered are the events of the interval so far; nil: none were collected.
+	gathered *journal.Events
 	// regroup is set when the answers of Options.Ideal change.
 	regroup atomic.Bool
 	// skips is set while cgroups could not be listed.
@@ -165,7 +167,7 @@ func (m *Meter) begin(ctx context.Context) error {
 	if err := m.units.refresh(ctx); err != nil {
 		return err
 	}
-	if err := m.waits.collect(); err != nil {
+	if err := m.waits.begin(); err != nil {
 		return err
 	}
 	if _, err := m.probe.Collect(); err != nil {
@@ -196,14 +198,45 @@ func (m *Meter) Statistics() ([]journal.ProgramStatistics, error) { return m.pro
 // Next waits for the end of the interval and accounts it. A disk that is gone is
 // skipped. If all of Options.Devices are gone, the error wraps blockdev.ErrGone.
 func (m *Meter) Next(ctx context.Context) (account.Sample, error) {
-	timer := time.NewTimer(time.Until(m.last.Add(m.options.Interval)))
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return account.Sample{}, ctx.Err()
-	case <-timer.C:
+	for {
+		left := time.Until(m.last.Add(m.options.Interval))
+		timer := time.NewTimer(min(left, gatherInterval))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return account.Sample{}, ctx.Err()
+		case <-timer.C:
+		}
+		if left <= gatherInterval {
+			return m.Now(ctx)
+		}
+		if err := m.gather(); err != nil {
+			return account.Sample{}, err
+		}
 	}
-	return m.Now(ctx)
+}
+
+// gatherInterval limits the memory: the commits, and the waits, of so much time are kept
+// one by one. It is a variable for tests.
+var gatherInterval = 10 * time.Second
+
+// gather collects the events since the last call, and adds them to those of the interval.
+func (m *Meter) gather() error {
+	if err := m.waits.collect(); err != nil {
+		return err
+	}
+	events, err := m.probe.Collect()
+	if err != nil {
+		return err
+	}
+	if err := m.divideWaits(events); err != nil {
+		return err
+	}
+	if m.gathered != nil {
+		events = m.gathered.Combine(events)
+	}
+	m.gathered = &events
+	return nil
 }
 
 // SetInterval changes the time between samples, starting with the current one.
@@ -226,13 +259,11 @@ func (m *Meter) Now(ctx context.Context) (account.Sample, error) {
 	if err := m.units.refresh(ctx); err != nil {
 		return account.Sample{}, err
 	}
-	if err := m.waits.collect(); err != nil {
+	if err := m.gather(); err != nil {
 		return account.Sample{}, err
 	}
-	events, err := m.probe.Collect()
-	if err != nil {
-		return account.Sample{}, err
-	}
+	events := *m.gathered
+	m.gathered = nil
 	if m.options.Calls != nil {
 		calls, lost, err := m.options.Calls()
 		if err != nil {
@@ -261,6 +292,7 @@ func (m *Meter) Now(ctx context.Context) (account.Sample, error) {
 		UnitOf:     m.units.of,
 		Known:      m.units.known,
 	}
+	var err error
 	if readings.Disks, err = m.readDisks(); err != nil {
 		return account.Sample{}, err
 	}
@@ -272,11 +304,12 @@ func (m *Meter) Now(ctx context.Context) (account.Sample, error) {
 		CgroupsSkipped:  m.skipped(),
 		Devices:         slices.DeleteFunc(m.book.Account(readings), func(d account.Device) bool { return !m.asked(d.Device) }),
 	}
-	if sample.Waiters, err = m.waiters(ctx, events); err != nil {
+	if sample.Waiters, err = m.waiters(ctx); err != nil {
 		return account.Sample{}, err
 	}
 	if m.waits != nil {
-		sample.WaitsLost, sample.WaitEventsMissed = m.waits.events.Lost, m.waits.events.Missed
+		sample.WaitsLost, sample.WaitEventsMissed = m.waits.lost, m.waits.missed
+		m.waits.lost, m.waits.missed = 0, 0
 	}
 	m.last = now
 	renamed, moved := m.units.rename(now, m.renamed)

@@ -15,6 +15,10 @@ type waits struct {
 	probe  *blame.Probe
 	ledger blame.Ledger
 	events blame.Events
+	// divided are the waits of the interval so far, and lost and missed its events of which
+	// nothing is in them.
+	divided      []blame.Waiter
+	lost, missed uint64
 }
 
 // openWaits attaches the programs that measure waits.
@@ -47,7 +51,18 @@ func (w *waits) collect() (err error) {
 		return nil
 	}
 	w.events, err = w.probe.Collect()
+	w.lost += w.events.Lost
+	w.missed += w.events.Missed
 	return err
+}
+
+// begin begins the first interval.
+func (w *waits) begin() error {
+	if err := w.collect(); w == nil || err != nil {
+		return err
+	}
+	w.lost, w.missed = 0, 0
+	return nil
 }
 
 func (w *waits) close() error {
@@ -57,10 +72,11 @@ func (w *waits) close() error {
 	return w.probe.Close()
 }
 
-// waiters returns the waits of the interval of the events.
-func (m *Meter) waiters(ctx context.Context, events journal.Events) ([]account.Waiter, error) {
+// divideWaits divides the waits that were collected with these events, and adds them to those
+// of the interval.
+func (m *Meter) divideWaits(events journal.Events) error {
 	if m.waits == nil {
-		return nil, nil
+		return nil
 	}
 	var failed error
 	owner := func(dev uint32, ino uint64) (uint64, bool) {
@@ -70,9 +86,17 @@ func (m *Meter) waiters(ctx context.Context, events journal.Events) ([]account.W
 	}
 	m.waits.ledger.Logged(events.Logs)
 	divided := m.waits.ledger.Divide(m.waits.events, events.Commits, owner)
-	if failed != nil {
-		return nil, failed
+	m.waits.divided = blame.Combine(m.waits.divided, divided)
+	return failed
+}
+
+// waiters returns the waits of the interval.
+func (m *Meter) waiters(ctx context.Context) ([]account.Waiter, error) {
+	if m.waits == nil {
+		return nil, nil
 	}
+	divided := m.waits.divided
+	m.waits.divided = nil
 	if err := m.units.meetWaiters(ctx, divided); err != nil {
 		return nil, err
 	}
