@@ -205,7 +205,8 @@ const char *nvju_disk_how(const struct nvju_disk *disk);
 
 /*
  * Waits for writes in flight, and closes the disk. It does not flush. NULL is
- * allowed.
+ * allowed. A child that was forked meanwhile does not keep a file locked; a device
+ * remains in use until the child ends or executes another program.
  */
 void nvju_disk_close(struct nvju_disk *disk);
 

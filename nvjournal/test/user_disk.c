@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Disks: files by io_uring and without, and the memory disk with its faults. */
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "nvjournal_user.h"
 #include "user_expect.h"
@@ -190,6 +194,29 @@ static uint64_t now_ns(void)
 }
 
 /* 4096 times such a number is a small one in 64 bits, or negative. */
+static void a_child_does_not_keep_the_lock(void)
+{
+	struct nvju_disk *disk, *again;
+	char path[64];
+	pid_t child;
+
+	new_file(path);
+	expect(nvju_disk_open(&disk, path, NVJU_DISK_NO_URING) == 0);
+	expect(nvju_disk_open(&again, path, NVJU_DISK_NO_URING) == -EBUSY);
+	child = fork();
+	expect(child >= 0);
+	if (!child) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		for (;;)
+			pause();
+	}
+	nvju_disk_close(disk);
+	expect(nvju_disk_open(&disk, path, NVJU_DISK_NO_URING) == 0);
+	nvju_disk_close(disk);
+	expect(kill(child, SIGKILL) == 0 && waitpid(child, NULL, 0) == child);
+	unlink(path);
+}
+
 static void a_block_too_far_is_no_other_block(unsigned flags)
 {
 	const uint64_t far[] = {(UINT64_C(1) << 52) + 5, UINT64_C(1) << 51,
@@ -242,6 +269,7 @@ int main(void)
 	a_file_keeps_blocks(NVJU_DISK_NO_URING | NVJU_DISK_BUFFERED);
 	a_block_too_far_is_no_other_block(0);
 	a_block_too_far_is_no_other_block(NVJU_DISK_NO_URING);
+	a_child_does_not_keep_the_lock();
 	memory_fails_when_told();
 	no_memory_is_no_wrong_argument();
 	a_cache_loses_what_was_not_flushed();

@@ -97,12 +97,21 @@ static void a_region_is_open_once_and_slices_are_apart(void)
 
 static void a_child_does_not_keep_the_lock(void)
 {
-	struct nvju_region *region;
+	struct nvju_region *region, *again;
 	char path[64];
 	pid_t child;
 
 	new_file(path);
 	expect(nvju_region_open(&region, path, 0, 65536, NVJU_CREATE | NVJ_ALLOW_VOLATILE) == 0);
+	/* A child that closes it does not unlock it for its parent. */
+	child = fork();
+	expect(child >= 0);
+	if (!child) {
+		nvju_region_close(region);
+		_exit(0);
+	}
+	expect(waitpid(child, NULL, 0) == child);
+	expect(nvju_region_open(&again, path, 0, 65536, NVJ_ALLOW_VOLATILE) == -EBUSY);
 	child = fork();
 	expect(child >= 0);
 	if (!child) {

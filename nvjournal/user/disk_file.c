@@ -16,10 +16,12 @@
 
 #include "disk.h"
 #include "error.h"
+#include "unlock.h"
 
 struct file_disk {
 	struct nvju_disk disk;
 	int fd;
+	pid_t opener; /* the process that has locked it */
 	bool direct, uring, device;
 	bool flush_failed; /* atomic: permanent, because the kernel drops failed writes */
 	struct nvju_queue *queues[NVJ_MAX_QUEUES];
@@ -113,8 +115,10 @@ static void file_close(struct nvju_disk *disk)
 
 	for (n = 0; n < NVJ_MAX_QUEUES; n++)
 		nvju_queue_free(file->queues[n]);
-	if (file->fd >= 0)
+	if (file->fd >= 0) {
+		nvju_unlock(file->fd, file->opener);
 		close(file->fd);
+	}
 	free(file);
 }
 
@@ -216,6 +220,7 @@ int nvju_disk_open(struct nvju_disk **disk, const char *path, unsigned flags)
 	memcpy(file->path, path, bytes);
 	file->disk.kind = &file_kind;
 	file->fd = -1;
+	file->opener = getpid();
 	error = open_file(file, flags);
 	if (error) {
 		file_close(&file->disk);

@@ -21,6 +21,7 @@
 
 #include "error.h"
 #include "region.h"
+#include "unlock.h"
 
 #ifndef MAP_SYNC
 #define MAP_SYNC 0x80000
@@ -338,6 +339,7 @@ int nvju_region_open(struct nvju_region **result, const char *path, uint64_t off
 	if (!region)
 		return nvju_fail(NVJ_ENOMEM, "cannot open region %s: no memory", path);
 	region->fd = region->claim_fd = -1;
+	region->opener = getpid();
 	region->read_only = flags & NVJU_READ_ONLY;
 	error = open_and_map(region, path, offset, size_bytes, flags);
 	if (error) {
@@ -358,14 +360,6 @@ const char *nvju_region_how(const struct nvju_region *region)
 	return region->how;
 }
 
-/* Closing alone does not: a child that was forked meanwhile has the descriptor, too. */
-static void unlock(int fd)
-{
-	struct flock all = {.l_type = F_UNLCK, .l_whence = SEEK_SET};
-
-	(void)fcntl(fd, F_OFD_SETLK, &all);
-}
-
 void nvju_region_close(struct nvju_region *region)
 {
 	if (!region)
@@ -382,7 +376,7 @@ void nvju_region_close(struct nvju_region *region)
 		(void)ioctl(region->fd, BLKFLSBUF, 0);
 	}
 	if (region->fd >= 0) {
-		unlock(region->fd);
+		nvju_unlock(region->fd, region->opener);
 		close(region->fd);
 	}
 	/* Released last: then others may use the range. */

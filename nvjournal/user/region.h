@@ -8,6 +8,7 @@
 
 #include <sys/stat.h>
 #include <sys/types.h>
+#include <sys/types.h>
 
 #include "nvjournal_user.h"
 
@@ -15,6 +16,7 @@ struct nvju_region {
 	struct nvj_region region;
 	struct nvj_persistence persistence; /* used if the processor's own table is not used */
 	int fd;                             /* -1: none */
+	pid_t opener; /* the process that has locked it: a forked child must not unlock it */
 	int claim_fd; /* -1: none; for a block device: the claim against other users */
 	bool read_only;
 	bool device;  /* a block device, with a page cache */
