@@ -103,6 +103,8 @@ WAY_BY(clwb)
 WAY_BY(clflushopt)
 WAY_BY(clflush)
 
+/* Versions of clang-format differ here. */
+/* clang-format off */
 #define WAY(way, has)                                                                              \
 	{                                                                                          \
 		.table = {.name = #way,                                                            \
@@ -111,6 +113,7 @@ WAY_BY(clflush)
 			  .fence = x86_fence},                                                     \
 		.available = has                                                                   \
 	}
+/* clang-format on */
 
 const struct nvj_persist_way nvj_persist_ways[] = {
 	WAY(nt, always),

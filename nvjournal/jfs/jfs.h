@@ -127,13 +127,15 @@ static inline uint64_t nvj_jfs_extent_block(const uint8_t *at)
 	return (uint64_t)(nvj_jfs_get32(at) >> 24) << 32 | nvj_jfs_get32(at + 4);
 }
 
+struct nvj_jfs_piece {
+	uint64_t first; /* in the map */
+	uint64_t block; /* on the disk */
+	uint64_t count;
+};
+
 /* The blocks of a map, in the order of their numbers in the map. */
 struct nvj_jfs_extents {
-	struct nvj_jfs_piece {
-		uint64_t first; /* in the map */
-		uint64_t block; /* on the disk */
-		uint64_t count;
-	} * piece;
+	struct nvj_jfs_piece *piece;
 	unsigned count, most;
 	uint64_t blocks; /* of the map */
 };

@@ -54,6 +54,15 @@ extern const unsigned workload_count;
 /* Bytes of a region for it. */
 size_t workload_region_bytes(const struct workload *w);
 
+struct workload_block {
+	uint32_t locked; /* a word to wait at */
+	enum { BLOCK_LIVE, BLOCK_FREED, BLOCK_DATA } state;
+	uint64_t freed_tid;
+	uint32_t logs;       /* how often it was logged */
+	uint64_t logged_tid; /* the newest transaction that has logged it */
+	bool started;        /* cache holds it */
+};
+
 struct workload_run {
 	const struct workload *workload;
 	struct world world;
@@ -64,14 +73,7 @@ struct workload_run {
 	struct nvj_statistics statistics; /* before it was closed */
 	uint64_t points;
 	uint8_t *cache; /* the caller's memory: all blocks */
-	struct {
-		uint32_t locked; /* a word to wait at */
-		enum { BLOCK_LIVE, BLOCK_FREED, BLOCK_DATA } state;
-		uint64_t freed_tid;
-		uint32_t logs;       /* how often it was logged */
-		uint64_t logged_tid; /* the newest transaction that has logged it */
-		bool started;        /* cache holds it */
-	} * block;
+	struct workload_block *block;
 	/* Of each actor, a word to wait at: is there a reservation that has not ended? */
 	struct {
 		struct nvj_reserved reserved;

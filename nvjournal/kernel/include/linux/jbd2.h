@@ -180,6 +180,11 @@ struct transaction_s {
 	struct list_head t_private_list;
 };
 
+/* Of the superblock of a journal on a disk, what ext4 reads. */
+struct nvjk_no_superblock {
+	__be32 s_nr_users;
+};
+
 struct journal_s {
 	unsigned long j_flags; /* written under j_state_lock */
 	int j_errno;
@@ -217,9 +222,7 @@ struct journal_s {
 	 * refuse it.
 	 */
 	struct buffer_head *j_sb_buffer;
-	struct {
-		__be32 s_nr_users;
-	} * j_superblock;
+	struct nvjk_no_superblock *j_superblock;
 };
 
 /* --- Handles: jbd2/handle.c ----------------------------------------------------- */

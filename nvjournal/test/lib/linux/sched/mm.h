@@ -30,7 +30,7 @@ typedef uint64_t u64;
 #endif
 #define likely(condition) (condition)
 #define unlikely(condition) (condition)
-#define container_of(p, type, field) ((type *)((char *)(p)-offsetof(type, field)))
+#define container_of(p, type, field) ((type *)((uintptr_t)(p) - (uintptr_t)offsetof(type, field)))
 #ifdef NVJ_SCHEDULE
 #define READ_ONCE(word) nvj_load_acquire(&(word)) /* the scheduler may switch there */
 #else
