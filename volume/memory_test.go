@@ -55,3 +55,33 @@ func TestAJournalThatIsInMemoryIsNotMadeAnother(t *testing.T) {
 		}
 	}
 }
+
+// A power cut stopped the move, and the memory is gone since: its node, or its table. The
+// journal was never used there.
+func TestAMoveToMemoryThatIsGoneIsUndone(t *testing.T) {
+	r := newRig(t)
+	for what, node := range map[string]string{"no node": filepath.Join(r.home, "pmem0"), "no table": r.newDevice(16 << 20)} {
+		name := r.name("v")
+		r.create(name, CreateOptions{MountOptions: "nodelalloc"})
+		for _, regionID := range []string{"", records.NewID()} {
+			r.lie(name, func(record *Record) {
+				record.JournalMemory = &MemoryJournal{
+					Region: node, RegionID: regionID, Slice: records.NewID(), OffsetBytes: 1 << 20, SizeBytes: 4 << 20, Partitions: 2, Moving: records.ToMemory,
+				}
+				record.SetFormat()
+			})
+			done, err := r.pool.Repair(t.Context())
+			if err != nil || done.Volumes[name] != "the journal is on the disk: its move was interrupted" {
+				t.Errorf("%s, region %q: %+v, %v", what, regionID, done, err)
+			}
+			if status := r.inspect(name); status.JournalMemory != nil || status.MountOptions != "nodelalloc" || status.Problem != "" {
+				t.Errorf("%s, region %q: %+v", what, regionID, status)
+			}
+		}
+		r.attach(name, AttachOptions{Placement: PlaceNone})
+		r.detach(name)
+		if err := r.pool.Delete(t.Context(), name, DeleteOptions{}); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}

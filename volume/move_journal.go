@@ -120,10 +120,21 @@ func (v *held) journalToMemory(ctx context.Context, to *MemoryOptions) error {
 
 // undoMove frees the slice of a volume whose journal moved to memory.
 func (v *held) undoMove(ctx context.Context) error {
-	if err := journal.Of(v.record).Delete(ctx); err != nil {
+	if err := v.freeSlice(ctx); err != nil {
 		return err
 	}
 	return v.writeWithoutMemory()
+}
+
+// freeSlice frees the slice of a volume whose journal is on the disk. Memory that is gone is not
+// needed.
+func (v *held) freeSlice(ctx context.Context) error {
+	err := journal.Of(v.record).Delete(ctx)
+	if errors.Is(err, region.ErrGone) {
+		v.pool.log.Warn("the journal is on the disk; its slice of memory was not freed, or does not exist any more", "volume", v.record.Name, "why", err)
+		return nil
+	}
+	return err
 }
 
 func (v *held) journalToDisk(ctx context.Context) error {
@@ -142,14 +153,7 @@ func (v *held) journalToDisk(ctx context.Context) error {
 
 func (v *held) finishMoveToDisk(ctx context.Context) error {
 	return v.run().Do(ctx,
-		operation.Step{Name: "slice freed", Do: func(ctx context.Context) error {
-			err := journal.Of(v.record).Delete(ctx)
-			if errors.Is(err, region.ErrGone) {
-				v.pool.log.Warn("the journal is on the disk; its slice of memory was not freed, or does not exist any more", "volume", v.record.Name, "why", err)
-				return nil
-			}
-			return err
-		}},
+		operation.Step{Name: "slice freed", Do: v.freeSlice},
 		enter("journal moved", func() {
 			v.record.JournalMemory = nil
 			v.record.MountOptions = withoutMemoryOptions(v.record.MountOptions)
