@@ -79,6 +79,7 @@ func TestGuestVolumeOnLVM(t *testing.T) {
 		group.run("lvcreate", "--yes", "--type", "thin-pool", "--name", "tp", "--size", "200m", "--poolmetadatasize", "4m", group.name)
 		for _, thin := range []string{"", "tp"} {
 			t.Run("thin pool "+thin, func(t *testing.T) { lvmLife(t, pool, lvmGroup{t, group.name}, thin) })
+			t.Run("lengthened by hand, thin pool "+thin, func(t *testing.T) { lvmLengthened(t, pool, lvmGroup{t, group.name}, thin) })
 		}
 		t.Run("what is wrong is said", func(t *testing.T) { lvmRefusals(t, pool, lvmGroup{t, group.name}) })
 	})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/volume/internal/cause"
+	"github.com/daybook-project/daybook/volume/internal/chunk"
 )
 
 // ResizeOptions are the choices of [Pool.Resize].
@@ -73,6 +74,10 @@ func (v *held) grow(ctx context.Context, size uint64, progress Progress) error {
 	} else if err := checkMayGrow(); err != nil {
 		return err
 	}
+	had, err := v.checkNotLonger(size)
+	if err != nil {
+		return err
+	}
 	all, err := v.pool.files.Lock(ctx)
 	if err != nil {
 		return err
@@ -87,8 +92,26 @@ func (v *held) grow(ctx context.Context, size uint64, progress Progress) error {
 		}
 	}
 	// With its new length, the image counts in the quota.
-	r := &resizing{held: v, from: from, to: size, progress: progress, counted: all.Release}
+	r := &resizing{held: v, from: from, to: size, had: had, progress: progress, counted: all.Release}
 	return r.explain(v.run().DoOrUndo(ctx, r.growSteps()...))
+}
+
+// checkNotLonger refuses a size to which the file system would have to become shorter, because
+// another program has made it longer than recorded. It returns the length of the blocks.
+func (v *held) checkNotLonger(size uint64) (blocksBytes uint64, err error) {
+	device, err := v.device()
+	if err != nil {
+		return 0, err
+	}
+	bytes, err := fileSystemBytes(device)
+	if err != nil {
+		return 0, err
+	}
+	if bytes > size {
+		least := (bytes + chunk.UnitBytes - 1) / chunk.UnitBytes * chunk.UnitBytes
+		return 0, fmt.Errorf("%w size: %d bytes, but its file system has %d bytes already (--size %d)", ErrInvalid, size, bytes, least)
+	}
+	return v.blocks().Length()
 }
 
 // checkThinGrowth refuses so many bytes more of a thin volume if its pool has no space for their

@@ -15,6 +15,9 @@ import (
 type resizing struct {
 	*held
 	from, to uint64
+	// had is the length of the blocks before: more than from if another program has made
+	// them longer; 0 if it is not known.
+	had      uint64
 	progress Progress
 	// counted is called when the volume has its new length; nil: nothing.
 	counted func()
@@ -93,8 +96,14 @@ func (r *resizing) lengthened() operation.Step {
 			if err != nil {
 				return err
 			}
-			if err := blocks.SetLength(ctx, r.to); err != nil {
-				return cause.NoSpace(err)
+			length, err := blocks.Length()
+			if err != nil {
+				return err
+			}
+			if length < r.to {
+				if err := blocks.SetLength(ctx, r.to); err != nil {
+					return cause.NoSpace(err)
+				}
 			}
 			if r.counted != nil {
 				r.counted()
@@ -119,7 +128,7 @@ func (r *resizing) lengthened() operation.Step {
 			if bytes > r.from {
 				return fmt.Errorf("%w: the file system has grown already", operation.ErrForward)
 			}
-			if err := blocks.SetLength(ctx, r.from); err != nil {
+			if err := blocks.SetLength(ctx, max(r.from, r.had)); err != nil {
 				return err
 			}
 			if r.record.Attachment == nil {
@@ -191,11 +200,11 @@ func (r *resizing) shrunk() operation.Step {
 			return r.resizeInPlace(ctx, r.to)
 		},
 		Undo: func(ctx context.Context) error {
-			long, err := r.blocks().HasLength(r.from)
+			length, err := r.blocks().Length()
 			if err != nil {
 				return err
 			}
-			if long {
+			if length >= r.from {
 				err = r.rollbackInPlace(ctx)
 			} else {
 				// It is the copy, or was cut off, which resize2fs does last: the

@@ -67,8 +67,8 @@ type Backing interface {
 	// SetLength gives the volume that length, or more if the allocation unit is
 	// larger. Doing it again changes nothing. It does not change a device.
 	SetLength(ctx context.Context, bytes uint64) error
-	// HasLength says whether the blocks have at least that length.
-	HasLength(bytes uint64) (bool, error)
+	// Length is the present length of the blocks in bytes.
+	Length() (uint64, error)
 	// Fill writes the blocks of a full image once, from that byte on, so that later
 	// writes allocate none.
 	Fill(ctx context.Context, from uint64, progress imagefile.Progress) error

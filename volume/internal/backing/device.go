@@ -137,8 +137,8 @@ func (d device) Close(ctx context.Context, open Device, unmounted bool) error {
 }
 
 func (d device) CheckResize(_ context.Context, bytes uint64) error {
-	long, err := d.HasLength(bytes)
-	if err == nil && !long {
+	length, err := d.Length()
+	if err == nil && length < bytes {
 		err = fmt.Errorf("%w size: its device %s is shorter than %d bytes; make that longer first (lvextend)", cause.ErrInvalid, d.Node(), bytes)
 	}
 	return err
@@ -146,9 +146,9 @@ func (d device) CheckResize(_ context.Context, bytes uint64) error {
 
 func (d device) SetLength(context.Context, uint64) error { return nil }
 
-func (d device) HasLength(bytes uint64) (bool, error) {
+func (d device) Length() (uint64, error) {
 	facts, err := LookAt(d.Node())
-	return facts.Bytes >= bytes, err
+	return facts.Bytes, err
 }
 
 func (d device) Fill(context.Context, uint64, imagefile.Progress) error { return nil }

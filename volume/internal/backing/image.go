@@ -167,9 +167,12 @@ func (i image) SetLength(_ context.Context, bytes uint64) error {
 	return cause.NoSpace(err)
 }
 
-func (i image) HasLength(bytes uint64) (bool, error) {
+func (i image) Length() (uint64, error) {
 	info, err := os.Stat(i.Node())
-	return err == nil && uint64(info.Size()) >= bytes, err
+	if err != nil {
+		return 0, err
+	}
+	return uint64(info.Size()), nil
 }
 
 func (i image) Fill(ctx context.Context, from uint64, progress imagefile.Progress) error {

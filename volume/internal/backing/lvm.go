@@ -168,9 +168,9 @@ func (l logical) SetLength(ctx context.Context, bytes uint64) error {
 	return l.tool.setLength(ctx, l.at(), bytes)
 }
 
-func (l logical) HasLength(bytes uint64) (bool, error) {
+func (l logical) Length() (uint64, error) {
 	facts, err := LookAt(l.Node())
-	return facts.Bytes >= bytes, err
+	return facts.Bytes, err
 }
 
 func (l logical) CheckCopy() error { return nil }
