@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"os"
@@ -8,8 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/ext4"
@@ -48,7 +47,7 @@ func TestAnAttachedVolumeWithoutItsImageIsNotDetached(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := r.pool.Detach(t.Context(), name)
-	wantError(t, err, ErrCorrupt, "cp --sparse=always "+loop)
+	wantError(t, err, ErrCorrupt, "mount -o remount,ro "+r.target(name)+" && ")
 	if done, err := r.pool.Repair(t.Context()); err != nil {
 		t.Errorf("%+v, %v", done, err)
 	}
@@ -58,15 +57,29 @@ func TestAnAttachedVolumeWithoutItsImageIsNotDetached(t *testing.T) {
 	if err := checkContent(filepath.Join(r.target(name), keptFile)); err != nil {
 		t.Error(err)
 	}
-	// As the error advises.
-	unix.Sync()
-	if output, err := exec.Command("cp", "--sparse=always", loop, r.pool.files.Image(name)).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, output)
+	// As the error advises. The kernel has old content of the device in memory, and new content of
+	// the file system.
+	if _, err := os.ReadFile(loop); err != nil {
+		t.Fatal(err)
+	}
+	late := bytes.Repeat([]byte("late"), 16<<10)
+	if err := os.WriteFile(filepath.Join(r.target(name), "late"), late, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, advised, _ := strings.Cut(err.Error(), "save them: ")
+	if output, err := exec.Command("sh", "-c", advised).CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v: %s", advised, err, output)
+	}
+	if info, err := os.Stat(r.pool.files.Image(name)); err != nil || info.Mode() != 0o600 || info.Size() != testBytes {
+		t.Errorf("%v, %v", info, err)
 	}
 	r.detach(name)
 	r.attach(name, AttachOptions{})
 	if err := checkContent(filepath.Join(r.target(name), keptFile)); err != nil {
 		t.Error(err)
+	}
+	if content, err := os.ReadFile(filepath.Join(r.target(name), "late")); err != nil || !bytes.Equal(content, late) {
+		t.Errorf("what was not synced: %d bytes, %v", len(content), err)
 	}
 	r.clear()
 }

@@ -140,8 +140,8 @@ func (v *held) checkDetachable(devices []backing.Device) error {
 	for _, device := range devices {
 		image := v.pool.files.Image(v.record.Name)
 		if _, err := os.Lstat(image); device.Loop != nil && errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("it is %w: its image was removed while it was attached, and without the mount its data are lost; stop its users and save them: cp --sparse=always %s %s",
-				ErrCorrupt, device.Node, safetext.Word(image))
+			return fmt.Errorf("it is %w: its image was removed while it was attached, and without the mount its data are lost; stop its users and save them: mount -o remount,ro %s && (umask 077; cp --sparse=always %s %s)",
+				ErrCorrupt, safetext.Word(v.record.Attachment.Target), device.Node, safetext.Word(image))
 		}
 		mounts, err := blockdev.MountsOf(device.Dev)
 		if err != nil {
