@@ -2,6 +2,7 @@ package dockervolume
 
 import (
 	"encoding/json"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -75,7 +76,7 @@ func TestPluginLeavesTheMountOfAnOperator(t *testing.T) {
 			} else {
 				r.wantRefused(c.call, request, c.refusing)
 			}
-			if ids, err := openUsers(r.home + "/pool"); err != nil || len(ids.all()) != 0 {
+			if ids, err := openUsers(r.home+"/pool", slog.New(slog.DiscardHandler)); err != nil || len(ids.all()) != 0 {
 				t.Errorf("users of %q are left, %v", ids.all(), err)
 			}
 			r.wantAt(name, point)
@@ -106,7 +107,7 @@ func TestBusyVolumeThatAnOperatorMovesIsNotDetachedLater(t *testing.T) {
 	point := r.move(name)
 	r.start()
 	r.Await("the daemon forgets the volume", r.daemon.Log, func() bool {
-		u, err := openUsers(r.home + "/pool")
+		u, err := openUsers(r.home+"/pool", slog.New(slog.DiscardHandler))
 		return err == nil && len(u.all()) == 0
 	})
 	r.wantAt(name, point)

@@ -218,7 +218,7 @@ func newDriver(pool *volume.Pool, o Options, log *slog.Logger) (*driver, error) 
 	if err != nil {
 		return nil, fmt.Errorf("the directory of the mount points: %w", err)
 	}
-	users, err := openUsers(pool.Dir())
+	users, err := openUsers(pool.Dir(), log)
 	if err != nil {
 		return nil, err
 	}

@@ -4,10 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"maps"
 	"path/filepath"
 	"slices"
 	"sync"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/atomicfile"
 	"github.com/daybook-project/daybook/internal/safetext"
@@ -30,9 +33,12 @@ const (
 // errFull means that a volume has maxUsers.
 var errFull = fmt.Errorf("it is %w by %d users, the maximum", volume.ErrBusy, maxUsers)
 
-// users records who uses which volume. Every change is on disk before it takes effect.
+// users records who uses which volume. Every change is on disk before it takes effect. Only in a
+// full pool a volume has fewer users before that is on disk: what follows frees space. The next
+// change writes it, and recall drops what a killed daemon has not written.
 type users struct {
 	path string
+	log  *slog.Logger
 	mu   sync.Mutex
 	of   map[string]use // by the volume's name
 	// unknown are the fields of a newer Daybook.
@@ -54,8 +60,8 @@ type usersRecord struct {
 }
 
 // openUsers reads the file; a missing file has no users.
-func openUsers(pool string) (*users, error) {
-	u := &users{path: filepath.Join(pool, usersFile), of: map[string]use{}}
+func openUsers(pool string, log *slog.Logger) (*users, error) {
+	u := &users{path: filepath.Join(pool, usersFile), log: log, of: map[string]use{}}
 	text, err := trusted.Read(u.path, maxUsersBytes)
 	if errors.Is(err, fs.ErrNotExist) {
 		return u, nil
@@ -157,7 +163,8 @@ func (u *users) set(name, target string, ids []string) error {
 	}
 	next := maps.Clone(u.of)
 	next[name] = use{append([]string{}, ids...), target}
-	return u.commit(next)
+	added := slices.ContainsFunc(ids, func(id string) bool { return !slices.Contains(before.ids, id) })
+	return u.commit(next, known && before.target == target && !added)
 }
 
 // forget removes the entry of a volume.
@@ -169,12 +176,13 @@ func (u *users) forget(name string) error {
 	}
 	next := maps.Clone(u.of)
 	delete(next, name)
-	return u.commit(next)
+	return u.commit(next, true)
 }
 
 // commit replaces the file: after a crash of the host it is the old one or the
-// new one. Both are correct, because no volume is attached then.
-func (u *users) commit(next map[string]use) error {
+// new one. Both are correct, because no volume is attached then. fewer says that a volume has
+// fewer users.
+func (u *users) commit(next map[string]use, fewer bool) error {
 	record := usersRecord{usersFormat, map[string][]string{}, map[string]string{}}
 	for name, one := range next {
 		record.Volumes[name] = one.ids
@@ -186,7 +194,12 @@ func (u *users) commit(next map[string]use) error {
 	if err != nil {
 		return err
 	}
-	if err := atomicfile.Replace(u.path, append(text, '\n')); err != nil {
+	err = atomicfile.Replace(u.path, append(text, '\n'))
+	if fewer && (errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)) {
+		u.log.Warn("the pool is full: that a volume has fewer users will be recorded later", "why", err)
+		err = nil
+	}
+	if err != nil {
 		return fmt.Errorf("cannot record who uses which volume: %w", err)
 	}
 	u.of = next

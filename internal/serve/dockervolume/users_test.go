@@ -3,6 +3,7 @@ package dockervolume
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,7 +16,7 @@ import (
 
 func TestUsersOutliveTheirDaemon(t *testing.T) {
 	dir := t.TempDir()
-	u, err := openUsers(dir)
+	u, err := openUsers(dir, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +31,7 @@ func TestUsersOutliveTheirDaemon(t *testing.T) {
 	if err := u.forget("c"); err != nil {
 		t.Fatal(err)
 	}
-	again, err := openUsers(dir)
+	again, err := openUsers(dir, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +61,7 @@ func TestAUserThatCannotBeRecordedDoesNotCount(t *testing.T) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	u, err := openUsers(dir)
+	u, err := openUsers(dir, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +92,7 @@ func TestADamagedUsersFileIsRefusedAsAWhole(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := openUsers(dir); err == nil || !strings.Contains(err.Error(), path+" is damaged") || !strings.Contains(err.Error(), "move it away") {
+		if _, err := openUsers(dir, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), path+" is damaged") || !strings.Contains(err.Error(), "move it away") {
 			t.Errorf("%.60q: %v", text, err)
 		}
 		if kept, err := os.ReadFile(path); err != nil || string(kept) != text {
@@ -103,7 +104,7 @@ func TestADamagedUsersFileIsRefusedAsAWhole(t *testing.T) {
 // Its content says which volumes are detached.
 func TestAUsersFileThatOthersCouldWriteIsRefused(t *testing.T) {
 	dir := t.TempDir()
-	u, err := openUsers(dir)
+	u, err := openUsers(dir, slog.New(slog.DiscardHandler))
 	if err == nil {
 		err = u.set("a", "/mnt/a", []string{"1"})
 	}
@@ -116,17 +117,17 @@ func TestAUsersFileThatOthersCouldWriteIsRefused(t *testing.T) {
 		if strings.HasPrefix(reason, "others may write") || strings.HasPrefix(reason, "it belongs to") {
 			what, remedy = "not to be trusted", "if you have checked its content: chown root: "+path+" && chmod go-w "+path
 		}
-		if _, err := openUsers(dir); err == nil || !strings.Contains(err.Error(), path+" is "+what+": "+reason) || !strings.Contains(err.Error(), remedy) {
+		if _, err := openUsers(dir, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), path+" is "+what+": "+reason) || !strings.Contains(err.Error(), remedy) {
 			t.Errorf("%s: %v; want %q", way, err, reason)
 		}
 	})
-	if u, err := openUsers(dir); err != nil || !slices.Equal(u.all(), []string{"a"}) {
+	if u, err := openUsers(dir, slog.New(slog.DiscardHandler)); err != nil || !slices.Equal(u.all(), []string{"a"}) {
 		t.Errorf("afterwards: %v", err)
 	}
 }
 
 func TestAVolumeHasABoundedNumberOfUsers(t *testing.T) {
-	u, err := openUsers(t.TempDir())
+	u, err := openUsers(t.TempDir(), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +151,7 @@ func TestANewerUsersFileIsNotCalledDamaged(t *testing.T) {
 	if err := os.WriteFile(path, []byte(newer), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err := openUsers(pool)
+	_, err := openUsers(pool, slog.New(slog.DiscardHandler))
 	if !errors.Is(err, volume.ErrUnsupported) || !strings.Contains(err.Error(), "written by a newer Daybook: upgrade") || strings.Contains(err.Error(), "move") {
 		t.Errorf("%v", err)
 	}
@@ -161,7 +162,7 @@ func TestANewerUsersFileIsNotCalledDamaged(t *testing.T) {
 	if err := os.WriteFile(path, []byte(`{"format":1,"volumes":{"a":["1"]},"since":{"a":7}}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	u, err := openUsers(pool)
+	u, err := openUsers(pool, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
