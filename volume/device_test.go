@@ -2,6 +2,7 @@ package volume
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io/fs"
 	"log/slog"
@@ -76,6 +77,77 @@ func TestALifeOnADevice(t *testing.T) {
 	}
 	r.wantDetached()
 	r.wantEmpty(node)
+}
+
+// The kernel gives the number of a device that is gone to another one. Here it is the same loop
+// device, with a file system of somebody else.
+func TestAnotherDeviceWithTheNumberOfAVolumesIsLeftAlone(t *testing.T) {
+	for _, where := range []string{"elsewhere", "at the volume's mount point"} {
+		t.Run(where, func(t *testing.T) {
+			r := newRig(t)
+			node := r.newDevice(2 * testBytes)
+			name := r.name("v")
+			r.create(name, CreateOptions{Device: node})
+			r.attach(name, AttachOptions{})
+			keeper, err := r.pool.Keeper()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = keeper.Close() }()
+			keeper.Once()
+			if err := ext4.Unmount(t.Context(), r.target(name)); err != nil {
+				t.Fatal(err)
+			}
+			if err := ext4.Make(t.Context(), node, ext4.MakeOptions{Arguments: []string{"-F"}}); err != nil {
+				t.Fatal(err)
+			}
+			at := r.target(name)
+			if where == "elsewhere" {
+				at = r.target("stranger")
+				if err := os.Mkdir(at, 0o700); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := ext4.Mount(node, at, ext4.MountOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				if err := ext4.Unmount(context.Background(), at); err != nil {
+					t.Error(err)
+				}
+				_ = os.Remove(at)
+			}()
+			wantLeftAlone := func(after string) {
+				t.Helper()
+				pid, err := ext4.JournalThread(filepath.Base(node) + "-8")
+				if err != nil {
+					t.Fatal(err)
+				}
+				if in, err := r.tree.Of(pid); err != nil || in != "/" {
+					t.Errorf("%s: the journal thread of another file system is in %s, %v", after, in, err)
+				}
+				var st unix.Stat_t
+				if err := unix.Stat(at, &st); err != nil || blockdev.NodeOf(deviceName(t, st.Dev)) != node {
+					t.Errorf("%s: another file system is no longer mounted on %s (%v)", after, at, err)
+				}
+			}
+			keeper.Once()
+			wantLeftAlone("keep")
+			if err := r.pool.Detach(t.Context(), name); err != nil {
+				t.Error(err)
+			}
+			wantLeftAlone("detach")
+		})
+	}
+}
+
+func deviceName(t *testing.T, number uint64) string {
+	t.Helper()
+	name, err := blockdev.DeviceName(blockdev.DevOf(number))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return name
 }
 
 // The weight is on the disk of the device; for a partition, on the whole disk.

@@ -113,7 +113,8 @@ func opened(node string) (Device, error) {
 }
 
 // Opened uses the recorded device number, because the node may be another device now. A
-// number of an earlier boot is not valid.
+// number of an earlier boot is not valid, nor is one that the kernel has given to a device with
+// another file system since.
 func (d device) Opened(ReadLoops) ([]Device, error) { return attached(d.Node(), d.record) }
 
 func attached(node string, record records.Volume) ([]Device, error) {
@@ -126,7 +127,21 @@ func attached(node string, record records.Volume) ([]Device, error) {
 		return nil, err
 	}
 	dev, err := blockdev.ParseDev(a.DeviceNumber)
-	return []Device{{Dev: dev, Node: node}}, err
+	if err != nil || isAnothers(dev, record) {
+		return nil, err
+	}
+	return []Device{{Dev: dev, Node: node}}, nil
+}
+
+// isAnothers says whether a device has another file system than the volume's. If that cannot be
+// read, such as that of a broken disk, it is the volume's.
+func isAnothers(dev blockdev.Dev, record records.Volume) bool {
+	name, err := blockdev.DeviceName(dev)
+	if err != nil {
+		return false
+	}
+	id, err := filesystem.UUID(record, blockdev.NodeOf(name))
+	return err == nil && id.String() != record.ID
 }
 
 func (d device) Close(ctx context.Context, open Device, unmounted bool) error {
