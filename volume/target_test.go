@@ -112,3 +112,17 @@ func TestALinkThatAppearsDuringAttachIsNotFollowed(t *testing.T) {
 		})
 	}
 }
+
+func TestATargetMayHaveBlanksOfAllKinds(t *testing.T) {
+	r := newRig(t)
+	name := r.name("v")
+	r.create(name, CreateOptions{})
+	for _, target := range []string{"a b", "a\u00a0b", "a\rb\fc", "\u2003", "a\\040b"} {
+		target = r.target(target)
+		if status := r.attach(name, AttachOptions{Target: target, Placement: PlaceNone}); status.Mountpoint != target {
+			t.Errorf("%q: mounted at %q", target, status.Mountpoint)
+		}
+		r.detach(name)
+		r.wantDetached(name)
+	}
+}

@@ -72,10 +72,11 @@ func MountsOf(dev Dev) ([]Mount, error) {
 //
 //	36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext4 /dev/root rw,errors=continue
 //
-// where any number of optional fields precedes the single dash.
+// where any number of optional fields precedes the single dash. The kernel escapes blanks, tabs,
+// ends of lines and backslashes in paths, and no other white space.
 func ParseMount(line string) (Mount, error) {
 	before, after, found := strings.Cut(line, " - ")
-	first := strings.Fields(before)
+	first := strings.Split(before, " ")
 	second := strings.SplitN(after, " ", 3)
 	if !found || len(first) < 6 || len(second) < 3 {
 		return Mount{}, fmt.Errorf("%q is not a mountinfo line", line)

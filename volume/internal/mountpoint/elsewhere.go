@@ -84,7 +84,7 @@ func mountID(line string) string {
 func mountIDs(text, dev string) map[string]bool {
 	ids := map[string]bool{}
 	for line := range strings.Lines(text) {
-		if fields := strings.Fields(line); len(fields) > 2 && fields[2] == dev {
+		if fields := strings.Split(line, " "); len(fields) > 2 && fields[2] == dev {
 			ids[fields[0]] = true
 		}
 	}
@@ -151,7 +151,7 @@ func hasPtrace() bool {
 // to it from other namespaces (proc_pid_mountinfo(5)).
 func isPrivateMount(line, dev string) bool {
 	before, _, _ := strings.Cut(line, " - ")
-	fields := strings.Fields(before)
+	fields := strings.Split(before, " ")
 	if len(fields) < 6 || fields[2] != dev {
 		return false
 	}

@@ -16,6 +16,9 @@ func TestAMountThatUnmountingReachesIsNotPrivate(t *testing.T) {
 		"36 35 7:3 / /mnt rw,noatime unbindable - ext4 /dev/loop3 rw": true,
 		"36 35 7:30 / /mnt rw,noatime - ext4 /dev/loop30 rw":          false,
 		"36 35 8:1 / /7:3 rw,noatime - ext4 /dev/sda1 rw":             false,
+		// The kernel escapes only blanks, tabs, ends of lines and backslashes.
+		"36 35 7:3 / /a\u00a0b\rc\fshared:9 rw - ext4 /dev/loop3 rw": true,
+		"36 35 7:3 / /a\u00a0b rw shared:9 - ext4 /dev/loop3 rw":     false,
 		"": false,
 	} {
 		if isPrivateMount(line, "7:3") != private {
