@@ -51,8 +51,8 @@ type CreateOptions struct {
 	// JournalBytes is the journal's length in whole MiB, of ext4 at least 1024 blocks; 0
 	// leaves it to mke2fs.
 	JournalBytes uint64
-	// JournalDevice is the node of a device that becomes the journal. What
-	// is on it is lost.
+	// JournalDevice is the node of a block device that becomes the journal. Nothing may be on it,
+	// and its absolute path may have no comma. Delete leaves the journal on it.
 	JournalDevice string
 	// JournalMemory puts the journal into a slice of persistent memory; nil: it is on a
 	// disk.
@@ -198,7 +198,7 @@ func (p *Pool) Create(ctx context.Context, name string, options CreateOptions) (
 	return record, nil
 }
 
-func (p *Pool) create(ctx context.Context, name string, o CreateOptions) (record Record, err error) {
+func (p *Pool) create(ctx context.Context, name string, o CreateOptions) (_ Record, err error) {
 	if err := CheckName(name); err != nil {
 		return Record{}, err
 	}
@@ -214,6 +214,14 @@ func (p *Pool) create(ctx context.Context, name string, o CreateOptions) (record
 	if err := checkMountOptions(o.record(name, o.SizeBytes, 0)); err != nil {
 		return Record{}, err
 	}
+	if o.JournalDevice == "" {
+		return p.createComplete(ctx, name, o)
+	}
+	return withJournalDevice(ctx, o, func(o CreateOptions) (Record, error) { return p.createComplete(ctx, name, o) })
+}
+
+// createComplete makes a volume with checked options.
+func (p *Pool) createComplete(ctx context.Context, name string, o CreateOptions) (record Record, err error) {
 	switch {
 	case o.Device != "":
 		return p.createOnDevice(ctx, name, o)

@@ -2,8 +2,10 @@ package volume
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 
 	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/volume/internal/backing"
@@ -15,16 +17,9 @@ import (
 
 // createOnDevice makes a volume of an empty device.
 func (p *Pool) createOnDevice(ctx context.Context, name string, o CreateOptions) (record Record, err error) {
-	node, err := filepath.Abs(o.Device)
+	node, facts, err := lookAtDevice(o.Device)
 	if err != nil {
 		return Record{}, err
-	}
-	facts, err := backing.LookAt(node)
-	if backing.IsGone(err) {
-		return Record{}, fmt.Errorf("%w device %s: %w", ErrInvalid, o.Device, err)
-	}
-	if err != nil {
-		return Record{}, fmt.Errorf("device %s: %w", o.Device, err)
 	}
 	size := facts.Bytes / chunk.UnitBytes * chunk.UnitBytes
 	if err := CheckSize(size); err != nil {
@@ -33,19 +28,50 @@ func (p *Pool) createOnDevice(ctx context.Context, name string, o CreateOptions)
 	if facts.SectorBytes > o.BlockSizeBytes {
 		return Record{}, fmt.Errorf("%w block size: %s has sectors of %d bytes, and blocks may not be smaller", ErrInvalid, node, facts.SectorBytes)
 	}
-	if err := backing.CheckUnused(node); err != nil {
-		return Record{}, err
-	}
-	l, err := backing.LockNode(ctx, node)
+	l, err := backing.LockEmpty(ctx, node)
 	if err != nil {
 		return Record{}, err
 	}
 	defer l.Release()
-	if err := backing.CheckEmpty(ctx, node); err != nil {
-		return Record{}, err
-	}
 	o.Device = node
 	return p.createOutside(ctx, o.record(name, size, facts.SectorBytes), o)
+}
+
+// lookAtDevice gives the absolute path of a block device that the user names.
+func lookAtDevice(given string) (node string, facts backing.Facts, err error) {
+	if node, err = filepath.Abs(given); err != nil {
+		return "", facts, err
+	}
+	facts, err = backing.LookAt(node)
+	if backing.IsGone(err) {
+		return "", facts, fmt.Errorf("%w device %s: %w", ErrInvalid, given, err)
+	}
+	if err != nil {
+		return "", facts, fmt.Errorf("device %s: %w", given, err)
+	}
+	return node, facts, nil
+}
+
+// withJournalDevice locks the device that becomes the journal while make makes the volume, with
+// options that have its absolute path. If that fails, the device is empty again.
+func withJournalDevice(ctx context.Context, o CreateOptions, make func(CreateOptions) (Record, error)) (record Record, err error) {
+	node, _, err := lookAtDevice(o.JournalDevice)
+	if err != nil {
+		return Record{}, err
+	}
+	if strings.Contains(node, ",") {
+		return Record{}, fmt.Errorf("%w journal device %s: a comma ends a mount option; name it by another path", ErrInvalid, node)
+	}
+	l, err := backing.LockEmpty(ctx, node)
+	if err != nil {
+		return Record{}, err
+	}
+	defer l.Release()
+	o.JournalDevice = node
+	if record, err = make(o); err != nil {
+		return Record{}, errors.Join(err, backing.Wipe(context.WithoutCancel(ctx), node))
+	}
+	return record, nil
 }
 
 // createOnLVM makes a volume of a new logical volume.

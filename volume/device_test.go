@@ -406,3 +406,65 @@ func (r *rig) lengthen(node string, bytes uint64) {
 		r.t.Fatal(err)
 	}
 }
+
+// As a device that becomes a volume.
+func TestAJournalDeviceMustBeEmptyAndIsFoundFromEveryDirectory(t *testing.T) {
+	r := newRig(t)
+	node := r.newDevice(testBytes)
+	t.Chdir("/dev")
+	name, other := r.name("v"), r.name("other")
+	record := r.create(name, CreateOptions{SizeBytes: 2 * testBytes, JournalDevice: filepath.Base(node)})
+	if record.JournalDevice != node {
+		t.Errorf("recorded as %s, want %s", record.JournalDevice, node)
+	}
+	t.Chdir("/")
+	attempt := func(o CreateOptions) error {
+		o.SizeBytes = 2 * testBytes
+		_, err := r.pool.Create(t.Context(), other, o)
+		return err
+	}
+	// The journal of a detached volume, and of an attached one.
+	wantError(t, attempt(CreateOptions{JournalDevice: node}), ErrBusy, "it holds jbd; to erase that: wipefs --all "+node)
+	r.attach(name, AttachOptions{Placement: PlaceNone})
+	wantError(t, attempt(CreateOptions{JournalDevice: node}), ErrBusy, node)
+	if err := writeSynced(filepath.Join(r.target(name), keptFile)); err != nil {
+		t.Error(err)
+	}
+	r.detach(name)
+	r.attach(name, AttachOptions{Placement: PlaceNone})
+	if err := checkContent(filepath.Join(r.target(name), keptFile)); err != nil {
+		t.Error(err)
+	}
+	r.detach(name)
+	if err := r.pool.Delete(t.Context(), name, DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	wantError(t, attempt(CreateOptions{JournalDevice: "/dev/none"}), ErrInvalid, "/dev/none")
+	wantError(t, attempt(CreateOptions{JournalDevice: r.home}), ErrInvalid, "no block device")
+	// Mount options are separated by commas.
+	odd := filepath.Join(r.home, "a,b")
+	if err := os.Symlink(node, odd); err != nil {
+		t.Fatal(err)
+	}
+	wantError(t, attempt(CreateOptions{JournalDevice: odd}), ErrInvalid, "comma")
+	if err := os.Remove(odd); err != nil {
+		t.Error(err)
+	}
+	// What fails leaves the device empty, so that it can be tried again.
+	empty := r.newDevice(testBytes)
+	r.pool.engine.Stop = func(step string) {
+		if step == "made" {
+			if err := os.Mkdir(r.pool.files.VolumeDir(other), 0o711); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if err := attempt(CreateOptions{JournalDevice: empty}); !errors.Is(err, ErrExists) {
+		t.Errorf("%v", err)
+	}
+	r.pool.engine.Stop = nil
+	if err := os.Remove(r.pool.files.VolumeDir(other)); err != nil {
+		t.Error(err)
+	}
+	r.wantEmpty(empty)
+}

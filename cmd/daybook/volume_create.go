@@ -42,7 +42,7 @@ func (f *createFlags) add(cmd *cobra.Command) {
 	flags.Var(&f.inodeSize, "inode-size", "ext4's inode size: 128 to 4096, a power of two (default 256B)")
 	flags.Var(&f.bytesPerInode, "bytes-per-inode", "one inode for each so many bytes (default mke2fs's, 16KiB)")
 	flags.Var(&f.journalSize, "journal-size", "the journal's size in whole MiB, at least 1024 blocks (default mke2fs's, by the volume's size)")
-	flags.StringVar(&f.journalDevice, "journal-device", "", "put the journal on this `DEVICE`; what is on it is lost")
+	flags.StringVar(&f.journalDevice, "journal-device", "", "put the journal on this `DEVICE`, on which nothing may be")
 	f.journal.add(cmd, "journal", "`PLACE` of the journal: disk; memory, a slice of persistent memory; or memory:SIZE (default disk)")
 	flags.BoolVar(&f.lazyInit, "lazy-init", false, "leave inode tables and journal to a kernel thread after the first mount")
 	for name, value := range map[string]string{"block-size": "", "inode-size": "", "bytes-per-inode": "", "journal-size": "", "size": ""} {

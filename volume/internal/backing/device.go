@@ -39,7 +39,12 @@ func (d device) Delete(ctx context.Context) error {
 	if err := AwaitUnused(ctx, d.Node()); err != nil {
 		return err
 	}
-	_, err := wipefs(ctx, "--all", "--quiet", d.Node())
+	return Wipe(ctx, d.Node())
+}
+
+// Wipe removes all signatures from a device.
+func Wipe(ctx context.Context, node string) error {
+	_, err := program.Run(ctx, program.Command{Path: "wipefs", Args: []string{"--all", "--quiet", node}, IfMissing: "install util-linux"})
 	return err
 }
 
@@ -213,6 +218,23 @@ func LockNode(ctx context.Context, node string) (*store.Lock, error) {
 	return &store.Lock{File: file}, nil
 }
 
+// LockEmpty locks a device on which nothing may be, and which nobody may use. The errors wrap
+// ErrBusy.
+func LockEmpty(ctx context.Context, node string) (*store.Lock, error) {
+	if err := CheckUnused(node); err != nil {
+		return nil, err
+	}
+	l, err := LockNode(ctx, node)
+	if err != nil {
+		return nil, err
+	}
+	if err := CheckEmpty(ctx, node); err != nil {
+		l.Release()
+		return nil, err
+	}
+	return l, nil
+}
+
 // CheckEmpty refuses a device on which wipefs finds a signature.
 func CheckEmpty(ctx context.Context, node string) error {
 	found, err := ext4.Signatures(ctx, node)
@@ -223,8 +245,4 @@ func CheckEmpty(ctx context.Context, node string) error {
 		return fmt.Errorf("%s is %w: it holds %s; to erase that: wipefs --all %s", node, cause.ErrBusy, strings.Join(found, ", "), safetext.Word(node))
 	}
 	return nil
-}
-
-func wipefs(ctx context.Context, arguments ...string) (string, error) {
-	return program.Run(ctx, program.Command{Path: "wipefs", Args: arguments, IfMissing: "install util-linux"})
 }
