@@ -56,7 +56,11 @@ func (d *driver) create(ctx context.Context, name string, given map[string]strin
 	if err != nil {
 		return fmt.Errorf("cannot create volume %s: %w", name, err)
 	}
-	defer d.names.hold(name)()
+	release, err := d.names.hold(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer release()
 	there, err := d.pool.Inspect(ctx, name)
 	if err == nil {
 		if maps.Equal(there.Labels, s.create.Labels) {
@@ -96,7 +100,11 @@ func describe(record volume.Record) string {
 // has the volume, so recorded users are dead. A living user, of whatever
 // engine, keeps the volume busy.
 func (d *driver) remove(ctx context.Context, name string) error {
-	defer d.names.hold(name)()
+	release, err := d.names.hold(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer release()
 	if ids, known := d.users.get(name); known {
 		if len(ids) > 0 {
 			d.log.Warn("removing a volume with recorded users that were never unmounted", "volume", name, "users", len(ids))
@@ -108,7 +116,7 @@ func (d *driver) remove(ctx context.Context, name string) error {
 			return err
 		}
 	}
-	err := d.pool.Delete(ctx, name, volume.DeleteOptions{})
+	err = d.pool.Delete(ctx, name, volume.DeleteOptions{})
 	if errors.Is(err, volume.ErrNotFound) {
 		return nil
 	}
@@ -120,7 +128,11 @@ func (d *driver) mount(ctx context.Context, name, id string) (mountpoint string,
 	if err := checkID(id); err != nil {
 		return "", fmt.Errorf("cannot mount volume %s: %w", name, err)
 	}
-	defer d.names.hold(name)()
+	release, err := d.names.hold(ctx, name)
+	if err != nil {
+		return "", err
+	}
+	defer release()
 	before, err := d.pool.Inspect(ctx, name)
 	if err != nil {
 		return "", err
@@ -160,7 +172,11 @@ func (d *driver) mount(ctx context.Context, name, id string) (mountpoint string,
 // that cannot be detached yet is not an error for the engine: it is recorded,
 // and tidy detaches it.
 func (d *driver) unmount(ctx context.Context, name, id string) error {
-	defer d.names.hold(name)()
+	release, err := d.names.hold(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer release()
 	ids, known := d.users.get(name)
 	if !known {
 		return nil
@@ -173,7 +189,7 @@ func (d *driver) unmount(ctx context.Context, name, id string) error {
 		d.log.Info("unmounted for one user", "volume", name, "users", len(ids))
 		return nil
 	}
-	err := d.detach(ctx, name, d.patience)
+	err = d.detach(ctx, name, d.patience)
 	if errors.Is(err, volume.ErrBusy) {
 		d.log.Warn("the volume stays attached while it is in use", "volume", name, "why", err)
 		return nil
@@ -241,7 +257,11 @@ func (d *driver) tidy(ctx context.Context) {
 }
 
 func (d *driver) tidyOne(ctx context.Context, name string) error {
-	defer d.names.hold(name)()
+	release, err := d.names.hold(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer release()
 	if ids, known := d.users.get(name); !known || len(ids) > 0 {
 		return nil
 	}

@@ -1,0 +1,94 @@
+package dockervolume
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/daybook-project/daybook/internal/needs"
+	"github.com/daybook-project/daybook/volume"
+)
+
+func TestANameIsHeldByOneCallAtATime(t *testing.T) {
+	var n names
+	release, err := n.hold(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := n.hold(ended, "a"); !errors.Is(err, context.Canceled) {
+		t.Errorf("a name that is held: %v", err)
+	}
+	other, err := n.hold(t.Context(), "b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	other()
+	count := 0
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			release, err := n.hold(t.Context(), "a")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			count++
+			release()
+		})
+	}
+	release()
+	all.Wait()
+	if count != 20 || len(n.held) != 0 {
+		t.Errorf("%d calls held the name, %d names are left", count, len(n.held))
+	}
+}
+
+// A call that never ends, such as one that waits for a broken disk, is repeated by the engine. The
+// repeated calls must not take all places for ever.
+func TestCallsThatWaitForAnotherEndWithTheirEngine(t *testing.T) {
+	needs.Root(t)
+	log := slog.New(slog.DiscardHandler)
+	pool, err := volume.Open(t.Context(), t.TempDir()+"/pool", volume.PoolOptions{Create: true, Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := newDriver(pool, Options{TargetDir: t.TempDir(), ParseBytes: parseTest}, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	release, err := d.names.hold(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	handler := d.handler()
+	call := func(ctx context.Context, name, body string) *httptest.ResponseRecorder {
+		answer := httptest.NewRecorder()
+		handler.ServeHTTP(answer, httptest.NewRequestWithContext(ctx, http.MethodPost, "/VolumeDriver."+name, strings.NewReader(body)))
+		return answer
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var waiting sync.WaitGroup
+	for range maxCalls {
+		waiting.Go(func() { call(ctx, "Unmount", `{"Name":"a","ID":"1"}`) })
+	}
+	for calls := 0; calls < maxCalls+1; { // and the one that holds it
+		d.names.mu.Lock()
+		calls = d.names.held["a"].calls
+		d.names.mu.Unlock()
+		time.Sleep(time.Millisecond)
+	}
+	cancel()
+	waiting.Wait()
+	if answer := call(t.Context(), "List", ""); answer.Code != http.StatusOK {
+		t.Errorf("%d: %s", answer.Code, answer.Body)
+	}
+}
