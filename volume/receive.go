@@ -255,8 +255,21 @@ func (p *Pool) changeWork(ctx context.Context, now, then uint64) (work, error) {
 
 // exchange replaces a volume's image. At each moment the image is at least as long as
 // recorded. If it is longer, finishExchange corrects the record.
+//
+// The quota is checked again, because only the present image counted in it until here: other
+// volumes may have become longer meanwhile.
 func (v *held) exchange(ctx context.Context, header stream.Header, next string) error {
 	name, before := v.record.Name, v.record.SizeBytes
+	if header.SizeBytes > before {
+		all, err := v.pool.files.Lock(ctx)
+		if err != nil {
+			return err
+		}
+		defer all.Release()
+		if err := v.pool.checkQuota(header.SizeBytes - before); err != nil {
+			return err
+		}
+	}
 	v.record.SizeBytes, v.record.Origin = header.SizeBytes, header.Record(name).Origin
 	if v.record.SizeBytes < before {
 		if err := v.pool.step(ctx, "shorter recorded", func(context.Context) error { return v.write() }); err != nil {

@@ -107,6 +107,46 @@ func TestAVolumeIsSentAndReceivedUnderLoad(t *testing.T) {
 	})
 }
 
+// Each of the two streams fits alone.
+func TestReceivesAtTheSameTimeDoNotExceedTheQuota(t *testing.T) {
+	r := newRig(t)
+	name, first, second := r.name("db"), r.name("first"), r.name("second")
+	r.create(name, CreateOptions{})
+	r.snapshot(name, "s1")
+	whole := r.send(name, "s1", "")
+	for _, copied := range []string{first, second} {
+		if _, err := r.pool.Receive(t.Context(), copied, bytes.NewReader(whole), ReceiveOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := r.pool.Resize(t.Context(), name, 2*testBytes, ResizeOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.snapshot(name, "s2")
+	change := r.send(name, "s2", "s1")
+	usage, err := r.pool.Usage()
+	if err == nil {
+		err = r.pool.SetQuota(t.Context(), usage.PromisedBytes+testBytes)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := *r.pool
+	p.engine.Stop = func(step string) {
+		if step != "received" {
+			return
+		}
+		if record, err := r.pool.Receive(t.Context(), second, bytes.NewReader(change), ReceiveOptions{}); err != nil || record.SizeBytes != 2*testBytes {
+			t.Errorf("the receive that is first to end: %+v, %v", record, err)
+		}
+	}
+	_, err = p.Receive(t.Context(), first, bytes.NewReader(change), ReceiveOptions{})
+	wantError(t, err, ErrNoSpace, "quota")
+	r.wantSize(first, testBytes)
+	r.wantSize(second, 2*testBytes)
+	r.wantTidy()
+}
+
 func TestAFullVolumeIsReceivedFull(t *testing.T) {
 	r := newRig(t)
 	name, copied := r.name("db"), r.name("copy")
