@@ -13,9 +13,9 @@ import (
 
 // Trim returns to the pool the blocks that an attached volume's file system no
 // longer uses, and reports their bytes. Blocks that were trimmed before in
-// the same mount are not counted again. Errors wrap ErrDetached, and
-// ErrUnsupported for full volumes, which keep their blocks, and for pools
-// without holes.
+// the same mount are not counted again. Errors wrap ErrDetached, ErrBusy if
+// something else is mounted over it, and ErrUnsupported for full volumes, which
+// keep their blocks, and for pools without holes.
 func (p *Pool) Trim(ctx context.Context, name string) (trimmedBytes uint64, err error) {
 	if trimmedBytes, err = p.trim(ctx, name); err != nil {
 		return trimmedBytes, cause.Failed("cannot trim volume %s: %w", name, err)
@@ -38,16 +38,16 @@ func (p *Pool) trim(ctx context.Context, name string) (trimmed uint64, err error
 	if err := v.checkWritable(); err != nil {
 		return 0, err
 	}
-	directory, err := unix.Open(v.record.Attachment.Target, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	directory, err := v.openMounted()
 	if err != nil {
 		return 0, err
 	}
-	defer func() { err = errors.Join(err, unix.Close(directory)) }()
+	defer func() { err = errors.Join(err, directory.Close()) }()
 	for at := uint64(0); at < v.record.SizeBytes; at += trimBytes {
 		if err := ctx.Err(); err != nil {
 			return trimmed, err
 		}
-		bytes, err := trimRange(directory, at, min(trimBytes, v.record.SizeBytes-at))
+		bytes, err := trimRange(int(directory.Fd()), at, min(trimBytes, v.record.SizeBytes-at))
 		if err != nil {
 			return trimmed, err
 		}

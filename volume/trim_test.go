@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/daybook-project/daybook/internal/atomicfile"
+	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/internal/filetest"
 )
 
@@ -78,4 +79,33 @@ func TestAFullVolumeKeepsItsBlocks(t *testing.T) {
 	if got := filetest.AllocatedBytes(t, r.pool.files.Image(name)); got < testBytes {
 		t.Errorf("%d bytes are left", got)
 	}
+}
+
+// The file system that is mounted over it is not the volume's.
+func TestWhatIsMountedOverAVolumeIsNotTrimmed(t *testing.T) {
+	r := newRig(t)
+	name := r.name("db")
+	r.create(name, CreateOptions{})
+	r.attach(name, AttachOptions{Placement: PlaceNone})
+	other := r.name("other")
+	r.create(other, CreateOptions{SizeBytes: 2 * testBytes})
+	over := r.attach(other, AttachOptions{Placement: PlaceNone})
+	if err := ext4.Unmount(t.Context(), r.target(other)); err != nil {
+		t.Fatal(err)
+	}
+	if err := ext4.Mount(over.LoopDevice, r.target(name), ext4.MountOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	trimmed, err := r.pool.Trim(t.Context(), name)
+	wantError(t, err, ErrBusy, "something else is mounted over it on "+r.target(name))
+	if trimmed != 0 {
+		t.Errorf("%d bytes of another file system were trimmed", trimmed)
+	}
+	if err := ext4.Unmount(t.Context(), r.target(name)); err != nil {
+		t.Fatal(err)
+	}
+	if trimmed, err := r.pool.Trim(t.Context(), name); err != nil || trimmed == 0 {
+		t.Errorf("%d bytes, %v", trimmed, err)
+	}
+	r.clear()
 }
