@@ -61,6 +61,9 @@ func (p *Pool) check(ctx context.Context, name string, o CheckOptions) (report C
 	target, record := v.offline(), v.record // of what is checked
 	if o.Snapshot != "" {
 		s, err := p.files.ReadSnapshot(name, o.Snapshot)
+		if err == nil {
+			err = v.blocks().ActivateSnapshot(ctx, s)
+		}
 		if err != nil {
 			return report, err
 		}

@@ -213,6 +213,9 @@ func lvmLife(t *testing.T, pool *volume.Pool, group lvmGroup, thinPool string) {
 	if err != nil || len(snapshots) != 1 || snapshots[0].Method != volume.LVMSnapshot || snapshots[0].Problem != "" || snapshots[0].AllocatedBytes == 0 {
 		t.Errorf("%+v, %v", snapshots, err)
 	}
+	if thinPool != "" { // LVM deactivates a thick one only with its origin
+		group.run("lvchange", "--activate", "n", snapshots[0].LVM.String())
+	}
 	if report, err := pool.Check(ctx, "db", volume.CheckOptions{Snapshot: "mounted"}); err != nil || !report.Clean {
 		t.Errorf("check of the snapshot: %+v, %v", report, err)
 	}
