@@ -170,8 +170,10 @@ func (d *driver) mount(ctx context.Context, name, id string) (mountpoint string,
 
 // unmount ends one use, and detaches the volume after the last one. A volume
 // that cannot be detached yet is not an error for the engine: it is recorded,
-// and tidy detaches it.
+// and tidy detaches it. A call that waits for another is made also if the engine gives it up: the
+// engine does not repeat it, and the user would stay recorded.
 func (d *driver) unmount(ctx context.Context, name, id string) error {
+	ctx = context.WithoutCancel(ctx)
 	release, err := d.names.hold(ctx, name)
 	if err != nil {
 		return err

@@ -78,7 +78,7 @@ func TestCallsThatWaitForAnotherEndWithTheirEngine(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var waiting sync.WaitGroup
 	for range maxCalls {
-		waiting.Go(func() { call(ctx, "Unmount", `{"Name":"a","ID":"1"}`) })
+		waiting.Go(func() { call(ctx, "Mount", `{"Name":"a","ID":"1"}`) })
 	}
 	for calls := 0; calls < maxCalls+1; { // and the one that holds it
 		d.names.mu.Lock()
@@ -90,5 +90,42 @@ func TestCallsThatWaitForAnotherEndWithTheirEngine(t *testing.T) {
 	waiting.Wait()
 	if answer := call(t.Context(), "List", ""); answer.Code != http.StatusOK {
 		t.Errorf("%d: %s", answer.Code, answer.Body)
+	}
+}
+
+// The engine does not repeat an unmount that it gave up: its user would stay recorded, and the volume attached.
+func TestAnUnmountIsMadeAlsoIfItsEngineGaveItUp(t *testing.T) {
+	needs.Root(t)
+	log := slog.New(slog.DiscardHandler)
+	pool, err := volume.Open(t.Context(), t.TempDir()+"/pool", volume.PoolOptions{Create: true, Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := newDriver(pool, Options{TargetDir: t.TempDir(), ParseBytes: parseTest}, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.users.set("a", "", []string{"1", "2"}); err != nil {
+		t.Fatal(err)
+	}
+	release, err := d.names.hold(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	done := make(chan error)
+	go func() { done <- d.unmount(ended, "a", "1") }()
+	select {
+	case err := <-done:
+		t.Fatalf("the call ended while another held the name: %v", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	release()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if ids, _ := d.users.get("a"); len(ids) != 1 || ids[0] != "2" {
+		t.Errorf("users %q; want 2 alone", ids)
 	}
 }
