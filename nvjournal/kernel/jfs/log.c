@@ -10,8 +10,9 @@
  * Others are in the commit queue until the engine has committed them. A synchronous
  * transaction is committed by its own thread; the others by the commit thread, or by the
  * next synchronous one. Then the transaction ends: freed blocks may be used again. A
- * synchronous transaction is ended by its own thread, so that an fsync does not wait for
- * a thread to be scheduled; the others by JFS's lazy commit threads.
+ * synchronous transaction that frees no page is ended by its own thread, so that an fsync
+ * does not wait for a thread to be scheduled; the others by JFS's lazy commit threads, in
+ * the order of the queue.
  */
 #include <linux/blkdev.h>
 #include <linux/sched/mm.h>
@@ -26,6 +27,28 @@
 static struct jfsnvj *of(struct jfs_log *log)
 {
 	return log->nvj;
+}
+
+/*
+ * Its own thread ends the transaction. JFS gives one that deletes an inode to a lazy
+ * commit thread, because the last reference to the inode is dropped there. One that frees
+ * a page ends there, too: an earlier one, which is lazy, may still hold the page.
+ */
+static bool ends_itself(const struct tblock *tblk)
+{
+	const struct tlock *tlck;
+	lid_t lid;
+
+	if (tblk->xflag & COMMIT_FORCE)
+		return true;
+	if (tblk->xflag & (COMMIT_LAZY | COMMIT_DELETE))
+		return false;
+	for (lid = tblk->next; lid; lid = tlck->next) {
+		tlck = lid_to_tlock(lid);
+		if (tlck->flag & tlckFREEPAGE)
+			return false;
+	}
+	return true;
 }
 
 int lmLog(struct jfs_log *log, struct tblock *tblk, struct lrd *lrd, struct tlock *tlck)
@@ -43,21 +66,13 @@ int lmLog(struct jfs_log *log, struct tblock *tblk, struct lrd *lrd, struct tloc
 		tblk->flag = tblkGC_COMMITTED; /* nobody waits for it */
 		return 0;
 	}
+	tblk->nvj_ends_itself = ends_itself(tblk);
 	spin_lock_irq(&log->gclock);
 	tblk->flag = tblkGC_QUEUE;
 	list_add_tail(&tblk->cqueue, &log->cqueue);
 	j->queued++;
 	spin_unlock_irq(&log->gclock);
 	return 0;
-}
-
-/*
- * Its own thread ends the transaction. JFS gives one that deletes an inode to a lazy
- * commit thread, because the last reference to the inode is dropped there.
- */
-static bool ends_itself(const struct tblock *tblk)
-{
-	return tblk->xflag & COMMIT_FORCE || !(tblk->xflag & (COMMIT_LAZY | COMMIT_DELETE));
 }
 
 /* The caller holds gclock. */
@@ -68,7 +83,7 @@ static void release(struct jfs_log *log, struct tblock *tblk, bool error)
 	if (error)
 		tblk->flag |= tblkGC_ERROR;
 	of(log)->queued--;
-	if (!ends_itself(tblk)) {
+	if (!tblk->nvj_ends_itself) {
 		txLazyUnlock(tblk);
 		return;
 	}
@@ -80,11 +95,14 @@ static void release(struct jfs_log *log, struct tblock *tblk, bool error)
 
 void jfsnvj_release_committed(struct jfsnvj *j)
 {
-	bool error = READ_ONCE(j->aborted);
-	u64 committed = nvj_committed(j->nvj);
 	struct tblock *tblk, *next;
+	u64 committed;
+	bool error;
 
 	spin_lock_irq(&j->log.gclock);
+	/* After an abort a transaction has the number 0: it ends after those before it. */
+	error = READ_ONCE(j->aborted);
+	committed = nvj_committed(j->nvj);
 	/* The queue may not be in the order of the transactions' numbers. */
 	list_for_each_entry_safe(tblk, next, &j->log.cqueue, cqueue)
 	{
@@ -203,7 +221,7 @@ int lmGroupCommit(struct jfs_log *log, struct tblock *tblk)
 		error = -EIO;
 	spin_unlock_irq(&log->gclock);
 	/* txCommit does it for COMMIT_FORCE. */
-	if (ends_itself(tblk) && !(tblk->xflag & COMMIT_FORCE))
+	if (tblk->nvj_ends_itself && !(tblk->xflag & COMMIT_FORCE))
 		txUpdateMap(tblk);
 	return error;
 }

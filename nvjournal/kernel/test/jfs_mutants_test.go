@@ -59,6 +59,8 @@ var jfsMutants = []jfsMutant{
 		"atomic64_read(&j->newest) > (s64)nvj_committed(j->nvj)", "READ_ONCE(j->queued)", "", "unsynced"},
 	{"a transaction that frees blocks ends at once", "kernel/jfs/transaction.c",
 		"			if (!(maplock->flag & mlckALLOC))\n				return false;", "			(void)maplock;", "", "unsynced"},
+	{"a page is freed while an earlier transaction holds it", "kernel/jfs/log.c",
+		"		if (tlck->flag & tlckFREEPAGE)\n			return false;", "		(void)tlck;", "", "truncated after lazy"},
 	{"a write of JFS that failed does not count", "kernel/jfs/home.c",
 		"	if (j)\n		atomic_inc(&j->failed_writes);", "	(void)j;", "", "failed extension"},
 	{"the superblock of an extension may be the old one", "kernel/jfs/resize.c",

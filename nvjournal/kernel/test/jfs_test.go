@@ -64,6 +64,7 @@ var jfsCases = []struct {
 	{"reused blocks", []system{jfsOne}, oursJFS, jfsReusedBlocks},
 	{"emptied pages", []system{jfsOne}, oursJFS, jfsEmptiedPages},
 	{"unlinked", []system{jfsOne}, allJFS, jfsUnlinked},
+	{"truncated after lazy", []system{jfsOne}, allJFS, jfsTruncatedAfterLazy},
 	{"removed extents", []system{jfsOne}, oursJFS, jfsRemovedExtents},
 	{"sync meanwhile", []system{jfsOne}, oursJFS, jfsSyncMeanwhile},
 	{"syncs together", []system{jfsOne}, oursJFS, jfsSyncsTogether},
