@@ -49,6 +49,8 @@ var jfsMutants = []jfsMutant{
 		"if (test_bit(META_discard, &mp->flag))", "if (false)", "", "emptied pages"},
 	{"fsync does not wait for the thread that writes the inode back", "kernel/jfs/log.c",
 		"if (is_written_back(inode))", "if (false && is_written_back(inode))", "", "sync meanwhile"},
+	{"a sync does not wait for a thread that commits an inode", "kernel/jfs/edits",
+		"		mutex_lock(&JFS_IP(inode)->commit_mutex);\n		mutex_unlock(&JFS_IP(inode)->commit_mutex);\n", "", "", "sync meanwhile"},
 	{"a sync relies on a flush that has not ended", "kernel/jfs/log.c",
 		"atomic64_read(&j->flushed) <= then.flushes", "atomic64_read(&j->flushes) == then.flushes", "", "syncs together"},
 	{"a commit goes to memory that is known to be bad", "kernel/jfs/log.c",

@@ -16,12 +16,19 @@ import (
 	"github.com/daybook-project/daybook/vm/vmtest"
 )
 
-// An inode is written back, and the thread that does it waits for the disk. The inode
-// looks clean meanwhile. An fsync of it returns when it is committed, and not before.
+// A thread commits an inode, and waits for the disk. The inode looks clean meanwhile. A sync of it
+// returns when it is committed, and not before.
 func jfsSyncMeanwhile(t *testing.T, s system) {
 	if !delays(t) {
 		return
 	}
+	fsync := func(file *os.File, _ string) error { return file.Sync() }
+	syncfs := func(_ *os.File, dir string) error { return atomicfile.SyncFileSystem(dir) }
+	t.Run("fsync while it is written back", func(t *testing.T) { syncMeanwhile(t, s, syncfs, fsync) })
+	t.Run("syncfs while it is synced", func(t *testing.T) { syncMeanwhile(t, s, fsync, syncfs) })
+}
+
+func syncMeanwhile(t *testing.T, s system, first, second func(file *os.File, dir string) error) {
 	d := newDevice(t, vmtest.Device(t, "disk0"))
 	node := must(t, "dmsetup", "info", "-c", "--noheadings", "-o", "blkdevname", d.name)
 	v := s.make(t, plan{disk: filepath.Join("/dev", strings.TrimSpace(node))})
@@ -38,18 +45,18 @@ func jfsSyncMeanwhile(t *testing.T, s system) {
 	if err := file.Chmod(0o600); err != nil {
 		t.Fatal(err)
 	}
-	written := make(chan error, 1)
-	go func() { written <- atomicfile.SyncFileSystem(v.dir) }()
+	ended := make(chan error, 1)
+	go func() { ended <- first(file, v.dir) }()
 	// If this is too short or too long, the test finds less, and does not fail.
 	time.Sleep(time.Second)
-	err := file.Sync()
+	err := second(file, v.dir)
 	after := v.statistics()
-	if err := errors.Join(err, <-written, file.Close()); err != nil {
+	if err := errors.Join(err, <-ended, file.Close()); err != nil {
 		t.Error(err)
 	}
 	d.become(d.working())
 	if after["handles"] == before["handles"] || after["committed_tid"] == before["committed_tid"] {
-		t.Errorf("after the fsync there are %d handles and the transaction %d, before %d and %d: the inode is not committed",
+		t.Errorf("after the second sync there are %d handles and the transaction %d, before %d and %d: the inode is not committed",
 			after["handles"], after["committed_tid"], before["handles"], before["committed_tid"])
 	}
 	v.end(nil)
