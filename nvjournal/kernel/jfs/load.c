@@ -128,6 +128,13 @@ static int recover(struct super_block *sb, struct nvjk_mount *mount)
 	if (sb_rdonly(sb))
 		nvjk_say(sb, KERN_INFO,
 			 "the disk is written for its recovery, though mounted read-only");
+	/*
+	 * The journal and JFS write past the kernel's cache of the device. It has older content
+	 * if another program has read the disk, and keeps it open. Errors of earlier writes
+	 * there are not the recovery's.
+	 */
+	(void)sync_blockdev(sb->s_bdev);
+	invalidate_bdev(sb->s_bdev);
 	err = nvjk_disk_open(&disk, sb->s_bdev, NULL);
 	if (err)
 		goto out;

@@ -58,6 +58,7 @@ var jfsCases = []struct {
 	{"discard", nil, allJFS, discard},
 	{"system calls", nil, oursJFS, jfsSystemCalls},
 	{"recovery", []system{jfsOne}, oursJFS, recovery},
+	{"disk kept open", []system{jfsOne}, oursJFS, jfsDiskKeptOpen},
 	{"first records", []system{jfsOne}, oursJFS, jfsFirstRecords},
 	{"lists of lines", []system{jfsOne}, oursJFS, jfsListsOfLines},
 	{"freed blocks", nil, oursJFS, jfsFreedBlocks},
