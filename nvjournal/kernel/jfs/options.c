@@ -122,6 +122,13 @@ int jfsnvj_check_remount(struct super_block *sb, const struct nvjk_mount_options
 		nvjk_say(sb, KERN_ERR, "the journal has failed: unmount, and mount again");
 		return -EROFS;
 	}
+	/* JFS would drop pages that are not at home, and read what the disk has. */
+	if (sb_rdonly(sb) && jfsnvj_of(sb)->nvj) {
+		nvjk_say(sb, KERN_ERR,
+			 "JFS has found an error: unmount, recover the disk with nvj recover, and "
+			 "run fsck.jfs");
+		return -EUCLEAN;
+	}
 	error = check_fits(sb, asked);
 	if (error)
 		return error;

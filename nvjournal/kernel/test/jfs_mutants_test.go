@@ -141,6 +141,8 @@ var jfsMutants = []jfsMutant{
 		"	TXN_LOCK();\n	clear_bit(log_QUIESCE, &log->flag);\n	TXN_UNLOCK();\n", "	clear_bit(log_QUIESCE, &log->flag);\n", "", "resumed"},
 	{"an umount does not wait for the thread that commits inodes", "kernel/jfs/rest.c",
 		"	jfsnvj_wait_for_sync(sb);\n", "", "", "unmounted while few"},
+	{"a remount after an error drops what is not at home", "kernel/jfs/options.c",
+		"if (sb_rdonly(sb) && jfsnvj_of(sb)->nvj) {", "if (false) {", "", "remount after an error"},
 	{"an aborted file system can become writable", "kernel/jfs/options.c",
 		"if (READ_ONCE(jfsnvj_of(sb)->aborted)) {", "if (false) {", "", "failed data"},
 }

@@ -46,6 +46,7 @@ var jfsCases = []struct {
 	{"slow end", nil, oursJFS, jfsSlowEnd},
 	{"failed remount", nil, oursJFS, jfsFailedRemount},
 	{"failed mount", []system{jfsOne}, oursJFS, jfsFailedMount},
+	{"remount after an error", []system{jfsOne}, oursJFS, jfsRemountAfterError},
 	{"damaged map", nil, oursJFS, jfsDamagedMap},
 	{"sync and remount", nil, oursJFS, jfsSyncAndRemount},
 	{"two on one memory", nil, oursJFS, jfsTwoOnOneMemory},
