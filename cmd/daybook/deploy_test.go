@@ -117,8 +117,8 @@ func TestUnitsLoadTheDriversOfTheirDevicesBeforeTheyStart(t *testing.T) {
 	}
 }
 
-// Linux 6.1 moves a kernel thread out of a cpuset only for CAP_SYS_NICE, and CAP_DAC_OVERRIDE opens
-// the cgroup.procs of the root cgroup, which has no permission to write.
+// Linux 6.1 moves a kernel thread out of a cpuset only for CAP_SYS_NICE, and CAP_DAC_OVERRIDE makes
+// cgroups in the root cgroup, whose directory nobody may write.
 func TestUnitsThatMoveJournalsMayDoSo(t *testing.T) {
 	found := 0
 	for name, text := range units(t) {

@@ -101,6 +101,10 @@ func (k *Keeper) Keep(ctx context.Context, w Wanted) error {
 	}
 	now := k.kept[name]
 	if now != nil && !now.record.fits(w) {
+		// While a container runs, the threads stay until a change of their place can be recorded.
+		if err := k.store.write(now.record); err != nil && !now.record.hasEnded() {
+			return err
+		}
 		if err := k.Release(ctx, name); err != nil {
 			return err
 		}
@@ -136,6 +140,13 @@ func (k *Keeper) Keep(ctx context.Context, w Wanted) error {
 // thread is the thread of a kept file system, which is looked for only after it has ended.
 func (k *Keeper) thread(now *kept) placement.Thread {
 	return k.store.knownThread(&now.record, &now.last, k.log)
+}
+
+// hasEnded says that the container of a record has no process any more. Of several containers that is
+// not known.
+func (r Record) hasEnded() bool {
+	deserted, err := placement.Deserted(r.Placed.Cgroup)
+	return !r.Neutral && err == nil && deserted
 }
 
 // fits says whether a record is that of what is wanted.
@@ -174,6 +185,9 @@ func (k *Keeper) placeLocked(ctx context.Context, w Wanted, pid int) (*kept, err
 	f := w.Filesystem
 	// What a dead keeper left, or --once, is undone first.
 	earlier, err := k.store.Read(f.Name)
+	if err == nil {
+		err = k.store.write(earlier) // if nothing can be recorded, the threads stay where they are
+	}
 	if err == nil {
 		_, err = k.store.undo(ctx, &k.engine, earlier, k.log)
 	}
@@ -221,6 +235,9 @@ func (k *Keeper) Release(ctx context.Context, name string) error {
 	delete(k.kept, name)
 	return nil
 }
+
+// keeps says that the journal of a file system has a place by this keeper.
+func (k *Keeper) keeps(name string) bool { return k.kept[name] != nil }
 
 // Kept lists the placements of this keeper, by the names of devices.
 func (k *Keeper) Kept() []string { return slices.Sorted(maps.Keys(k.kept)) }

@@ -24,7 +24,9 @@ type survey struct {
 	look func() (map[blockdev.Dev][]string, error)
 
 	containers     []container.Identity
+	listFailure    error
 	users          map[blockdev.Dev][]string
+	lookFailure    error
 	listed, looked time.Time
 }
 
@@ -37,14 +39,14 @@ func newSurvey() *survey {
 }
 
 // container finds the cgroup of a running container by its name or by the start of its ID, in a
-// list that is not older than since. The error wraps ErrNoContainer if there is none.
-func (s *survey) container(ctx context.Context, name string, since time.Time) (string, error) {
-	if s.listed.Before(since) {
-		containers, err := s.list(ctx)
-		if err != nil {
-			return "", err
-		}
-		s.containers, s.listed = containers, time.Now()
+// list that is younger than half of resolveInterval. The error wraps ErrNoContainer if there is none.
+func (s *survey) container(ctx context.Context, name string, now time.Time) (string, error) {
+	if now.Sub(s.listed) >= resolveInterval/2 {
+		s.containers, s.listFailure = s.list(ctx)
+		s.listed = now
+	}
+	if s.listFailure != nil {
+		return "", s.listFailure
 	}
 	return named(s.containers, name)
 }
@@ -54,13 +56,13 @@ func (s *survey) container(ctx context.Context, name string, since time.Time) (s
 // such as a monitor, does not count.
 func (s *survey) usersOf(dev blockdev.Dev, now time.Time) ([]string, error) {
 	if now.Sub(s.looked) >= usersInterval {
-		users, err := s.look()
-		if err != nil {
-			return nil, err
+		s.users, s.lookFailure = s.look()
+		s.looked = now
+		if s.lookFailure != nil { // until the next round
+			s.looked = now.Add(WatchInterval - usersInterval)
 		}
-		s.users, s.looked = users, now
 	}
-	return s.users[dev], nil
+	return s.users[dev], s.lookFailure
 }
 
 // lookForUsers lists the cgroups of the containers in whose mount namespaces devices are mounted.

@@ -51,12 +51,12 @@ type Watch struct {
 type watched struct {
 	Entry
 	wanted *Wanted // nil: it was never resolved
-	// resolved is the start of the round in which it was resolved. It is the same for all entries,
-	// so that all are resolved in the same rounds.
+	// resolved is the start of the round in which it was resolved.
 	resolved time.Time
-	// failure is why it could not be resolved the last time.
-	failure error
-	said    string
+	// failure is why it could not be resolved the last time, unplaced why its journal could not be
+	// placed then.
+	failure, unplaced error
+	said              string
 	// frozenSaid: warnOfFreezing has warned.
 	frozenSaid bool
 	// weight is that of several users, which users names.
@@ -147,12 +147,20 @@ func (w *Watch) once(ctx context.Context, entry *watched) error {
 	case errors.Is(failure, ErrNoContainer):
 		return errors.Join(failure, w.keeper.Release(ctx, entry.wanted.Filesystem.Name))
 	}
+	// A placement that fails makes and removes a record: it is tried again with the next look.
+	if entry.unplaced != nil && !entry.resolved.Equal(w.began) {
+		return errors.Join(failure, entry.unplaced)
+	}
 	// What is placed is kept, whatever prevents another look: otherwise it would stay when its
 	// container ends, whose cgroup could not be removed.
 	wanted := *entry.wanted
 	wanted.Unmounted = IsUnmounted(failure)
 	err := w.keeper.Keep(ctx, wanted)
-	if err == nil {
+	name := entry.wanted.Filesystem.Name
+	if entry.unplaced = nil; err != nil && !w.keeper.keeps(name) && !errors.Is(err, ErrDeserted) && !IsUnmounted(err) {
+		entry.unplaced = err
+	}
+	if err == nil && w.keeper.keeps(name) && entry.resolved.Equal(w.began) {
 		w.warnOfFreezing(entry)
 	}
 	if errors.Is(err, ErrReplaced) {

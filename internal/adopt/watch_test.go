@@ -237,11 +237,14 @@ func TestAllEntriesShareOneLookAtTheHost(t *testing.T) {
 	for _, c := range []struct {
 		later        time.Duration
 		lists, looks int
-	}{{0, 1, 1}, {resolveInterval, 2, 1}, {usersInterval, 3, 2}} {
+	}{{-time.Hour, 1, 1}, {resolveInterval, 2, 1}, {usersInterval, 3, 2}} {
+		// However long the round before took.
+		now := time.Now()
 		for _, entry := range w.entries {
-			entry.resolved = entry.resolved.Add(-c.later)
+			entry.resolved = now.Add(-c.later)
 		}
-		w.survey.looked = w.survey.looked.Add(-c.later)
+		w.survey.listed = now.Add(-c.later)
+		w.survey.looked = now.Add(-c.later)
 		w.round(t.Context(), resolved)
 		if lists != c.lists || looks != c.looks {
 			t.Errorf("%v later: %d and %d times; want %d and %d", c.later, lists, looks, c.lists, c.looks)

@@ -45,7 +45,7 @@ var partCapabilities = map[string]string{
 	"CAP_SYS_RESOURCE":    "an attached volume cannot grow: detach it first",
 	"CAP_LINUX_IMMUTABLE": "the mount points of persistent volumes are not protected",
 	"CAP_FOWNER":          "the mount points of persistent volumes that other users own are not protected",
-	"CAP_DAC_OVERRIDE":    "cgroups and files of other users cannot be changed",
+	"CAP_DAC_OVERRIDE":    "no cgroup can be made in the root cgroup, and those of other users cannot be changed",
 	"CAP_SYS_NICE":        "Linux 6.1 does not move journals of volumes and of adopt",
 	"CAP_SYS_PTRACE":      "adopt does not see which other containers use a file system",
 }

@@ -191,7 +191,7 @@ func TestACapabilityThatNotAllNeedIsANote(t *testing.T) {
 		{nil, OK, "all capabilities"},
 		{[]string{"CAP_SYS_RESOURCE"}, Note, "cannot grow"},
 		{[]string{"CAP_SYS_RESOURCE", "CAP_LINUX_IMMUTABLE"}, Note, "not protected"},
-		{[]string{"CAP_DAC_OVERRIDE"}, Note, "other users"},
+		{[]string{"CAP_DAC_OVERRIDE"}, Note, "no cgroup can be made in the root cgroup"},
 		{[]string{"CAP_FOWNER"}, Note, "not protected"},
 		{[]string{"CAP_SYS_NICE"}, Note, "Linux 6.1 does not move journals"},
 		{[]string{"CAP_SYS_PTRACE"}, Note, "adopt"},
