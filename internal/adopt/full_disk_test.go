@@ -96,31 +96,6 @@ func TestTheJournalStaysWithARunningContainerIfTheDiskOfTheRecordsIsFull(t *test
 	r.wantAt("freed", r.journalOf(other.path))
 }
 
-// A placement that fails makes and removes a record, so it is not tried 20 times a second.
-func TestAPlacementThatFailsIsTriedAgainWithTheNextLook(t *testing.T) {
-	r := newRig(t)
-	fill, free := smallState(r)
-	defer free()
-	c := r.container("db")
-	w := NewWatch(r.keeper(), []Entry{{Mountpoint: r.fs.Dir, Cgroups: []string{c.path}}}, r.log())
-	said := func(want error) {
-		t.Helper()
-		w.round(t.Context(), func(_ *watched, err error) {
-			if !errors.Is(err, want) {
-				t.Errorf("%v; want %v", err, want)
-			}
-		})
-	}
-	fill()
-	said(unix.ENOSPC)
-	free()
-	w.entries[0].resolved = time.Now().Add(time.Hour)
-	said(unix.ENOSPC)
-	w.entries[0].resolved = time.Time{}
-	said(nil)
-	r.wantAt("at the next look", r.journalOf(c.path))
-}
-
 func TestTheGuardianFinishesWhatItsKeeperCouldNotOnAFullDisk(t *testing.T) {
 	r := newRig(t)
 	fill, free := smallState(r)

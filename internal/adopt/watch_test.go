@@ -11,6 +11,7 @@ import (
 
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/container"
+	"github.com/daybook-project/daybook/internal/filelock"
 	"github.com/daybook-project/daybook/internal/ext4"
 )
 
@@ -250,4 +251,33 @@ func TestAllEntriesShareOneLookAtTheHost(t *testing.T) {
 			t.Errorf("%v later: %d and %d times; want %d and %d", c.later, lists, looks, c.lists, c.looks)
 		}
 	}
+}
+
+// A placement that fails makes and removes a record, so it is not tried 20 times a second.
+func TestAPlacementThatFailsIsTriedAgainWithTheNextLook(t *testing.T) {
+	r := newRig(t)
+	c := r.container("db")
+	w := NewWatch(r.keeper(), []Entry{{Mountpoint: r.fs.Dir, Cgroups: []string{c.path}}}, r.log())
+	lock, err := r.store().lock(r.filesystem().Name) // another keeper has it
+	if err != nil {
+		t.Fatal(err)
+	}
+	round := func() (err error) {
+		w.round(t.Context(), func(_ *watched, failure error) { err = failure })
+		return err
+	}
+	var held *filelock.HeldError
+	if err := round(); !errors.As(err, &held) {
+		t.Errorf("%v; want that it is held", err)
+	}
+	lock.Release()
+	w.entries[0].resolved = time.Now().Add(time.Hour)
+	if err := round(); !errors.As(err, &held) {
+		t.Errorf("before the next look: %v", err)
+	}
+	w.entries[0].resolved = time.Time{}
+	if err := round(); err != nil {
+		t.Errorf("at the next look: %v", err)
+	}
+	r.wantAt("at the next look", r.journalOf(c.path))
 }
