@@ -4,6 +4,7 @@ package scripts
 import (
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -16,10 +17,10 @@ import (
 
 // setup prepares scripts/setup with a PATH in which all packages are missing, and an apt-get that does
 // as the text says. It installs nothing, and its policy for the start of daemons is a file of the test.
-func setup(t *testing.T, aptGet string) (cmd *exec.Cmd, policy string) {
+func setup(t *testing.T, user, aptGet string) (cmd *exec.Cmd, policy string) {
 	t.Helper()
 	bin, policy := t.TempDir(), filepath.Join(t.TempDir(), "policy-rc.d")
-	for name, text := range map[string]string{"apt-get": aptGet, "go": "", "id": "echo 0", "mount": ""} {
+	for name, text := range map[string]string{"apt-get": aptGet, "go": "", "id": "echo " + user, "mount": ""} {
 		if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"+text+"\n"), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -37,8 +38,11 @@ func setup(t *testing.T, aptGet string) (cmd *exec.Cmd, policy string) {
 
 // A policy that stays would keep the daemons of all later packages from starting.
 func TestASetupThatIsStoppedLeavesNoPolicy(t *testing.T) {
-	for signal, code := range map[syscall.Signal]int{syscall.SIGINT: 130, syscall.SIGTERM: 143, syscall.SIGHUP: 129} {
-		cmd, policy := setup(t, "sleep 60")
+	for number, code := range map[syscall.Signal]int{syscall.SIGINT: 130, syscall.SIGTERM: 143, syscall.SIGHUP: 129} {
+		if signal.Ignored(number) {
+			continue // as by nohup: a shell cannot trap it either
+		}
+		cmd, policy := setup(t, "0", "sleep 60")
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -50,15 +54,15 @@ func TestASetupThatIsStoppedLeavesNoPolicy(t *testing.T) {
 				t.Fatal("no policy was made")
 			}
 		}
-		if err := syscall.Kill(-cmd.Process.Pid, signal); err != nil {
+		if err := syscall.Kill(-cmd.Process.Pid, number); err != nil {
 			t.Fatal(err)
 		}
 		_ = cmd.Wait()
 		if got := cmd.ProcessState.ExitCode(); got != code {
-			t.Errorf("%v: exit code %d, want %d", signal, got, code)
+			t.Errorf("%v: exit code %d, want %d", number, got, code)
 		}
 		if _, err := os.Lstat(policy); err == nil {
-			t.Errorf("%v: the policy is still there", signal)
+			t.Errorf("%v: the policy is still there", number)
 		}
 	}
 }
@@ -70,14 +74,15 @@ func TestTheNextSetupRemovesThePolicyOfAKilledOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct {
-		text  string
-		stays bool
+		user, text string
+		stays      bool
 	}{
-		"of a killed set-up":   {"# made by Daybook's scripts/setup, process " + strconv.Itoa(dead.Process.Pid), false},
-		"of one that runs":     {"# made by Daybook's scripts/setup, process " + strconv.Itoa(os.Getpid()), true},
-		"of the administrator": {"# no daemons here", true},
+		"of a killed set-up":          {"0", "# made by Daybook's scripts/setup, process " + strconv.Itoa(dead.Process.Pid), false},
+		"of one that runs":            {"0", "# made by Daybook's scripts/setup, process " + strconv.Itoa(os.Getpid()), true},
+		"of the administrator":        {"0", "# no daemons here", true},
+		"of root, and this is a user": {"1000", "# made by Daybook's scripts/setup, process " + strconv.Itoa(dead.Process.Pid), true},
 	} {
-		cmd, policy := setup(t, "")
+		cmd, policy := setup(t, c.user, "")
 		text := "#!/bin/sh\n" + c.text + "\nexit 101\n"
 		if err := os.WriteFile(policy, []byte(text), 0o755); err != nil {
 			t.Fatal(err)

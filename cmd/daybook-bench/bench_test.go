@@ -307,6 +307,11 @@ func TestThePageNamesTheFlagsOfItsMeasurement(t *testing.T) {
 		if err := cmd.Execute(); err != nil || b.made() != c.want {
 			t.Errorf("%q: %q, %v; want %q", c.args, b.made(), err, c.want)
 		}
+		// A part is measured again.
+		part := bench{name: "ext4nvj", output: "figures.json", chosen: "--only 80us"}
+		if err := part.before(&nothing{}); err != nil || part.made() != c.want {
+			t.Errorf("%q: a part %q, %v; want %q", c.args, part.made(), err, c.want)
+		}
 		again := bench{name: "ext4nvj"}
 		var figures nothing
 		if err := again.readKept("figures.json", &figures); err != nil || again.made() != c.want {

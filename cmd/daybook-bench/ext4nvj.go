@@ -132,8 +132,11 @@ func (b *bench) nameExt4NVJ(native, underKVM bool) {
 		name += "-kvm"
 	}
 	b.figures(name)
-	if native {
+	switch {
+	case native:
 		b.command = filesystems.NativeCommand
+	case underKVM:
+		b.command = "make bench-ext4nvj BENCHFLAGS=--kvm"
 	}
 	if !native { // the page of emulated figures has a part for the native ones
 		b.name = name

@@ -38,7 +38,7 @@ func read(path string, result any) error {
 // missing file is an error only if the page is written, because the page shows all
 // parts.
 func (b *bench) before(result any) error {
-	err := read(b.output, result)
+	err := b.readMade(b.output, result)
 	if !errors.Is(err, fs.ErrNotExist) {
 		b.chosen = "" // flags that choose a part of the page do not make it
 		return err
@@ -50,9 +50,14 @@ func (b *bench) before(result any) error {
 	return nil
 }
 
-// readKept reads a result of which only the page is written, and the command that measured it.
+// readKept reads a result of which only the page is written.
 func (b *bench) readKept(path string, result any) error {
 	b.kept = true
+	return b.readMade(path, result)
+}
+
+// readMade reads a result, and the command that measured it.
+func (b *bench) readMade(path string, result any) error {
 	var made struct{ Command string }
 	if err := errors.Join(read(path, result), read(path, &made)); err != nil {
 		return err

@@ -11,8 +11,8 @@ import (
 
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/container"
-	"github.com/daybook-project/daybook/internal/filelock"
 	"github.com/daybook-project/daybook/internal/ext4"
+	"github.com/daybook-project/daybook/internal/filelock"
 )
 
 // watching is a watch of one entry, whose looks come when the test wants them.

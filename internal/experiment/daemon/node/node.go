@@ -255,7 +255,7 @@ func (r Result) harm(than Setting) (h harm, ok bool) {
 	}
 	rateBefore, offBefore := before.TransactionRate()
 	rate, off := now.TransactionRate()
-	return harm{than, rateBefore - rate, certain * math.Hypot(offBefore, off), rateBefore, !before.Measurement.Equal(now.Measurement)}, true
+	return harm{than, rateBefore - rate, certain * math.Hypot(offBefore, off), rateBefore, before.Measurement.IsZero() || !before.Measurement.Equal(now.Measurement)}, true
 }
 
 // undecided is why there is no verdict; "": there is one.
@@ -276,12 +276,17 @@ func (h harm) undecided() string {
 // than without weights, nor than with weights that nothing corrects.
 var harmed = []Setting{Observed, Placed}
 
-// CheckHarm reports if the database was slower under control than without it.
+// CheckHarm reports if the database was slower under control than without it in one run, or if its
+// transactions are not known.
 func (r Result) CheckHarm() error {
 	var missed []error
 	for _, than := range harmed {
 		h, ok := r.harm(than)
-		if ok && !h.apart && h.lost > h.chance {
+		switch {
+		case !ok || h.apart:
+		case math.IsInf(h.chance, 1):
+			missed = append(missed, fmt.Errorf("%s under control cannot be compared with %s: %s", Database, than, h.undecided()))
+		case h.lost > h.chance:
 			missed = append(missed, fmt.Errorf("%s under control makes %.1f transactions per second less than %s; chance explains %.1f", Database, h.lost, than, h.chance))
 		}
 	}
@@ -292,7 +297,7 @@ func (r Result) CheckHarm() error {
 func (r Result) Check() error {
 	missed := []error{r.CheckHarm()}
 	for _, than := range harmed {
-		if h, ok := r.harm(than); ok && h.undecided() != "" {
+		if h, ok := r.harm(than); ok && h.undecided() != "" && (h.apart || !math.IsInf(h.chance, 1)) {
 			missed = append(missed, fmt.Errorf("%s under control cannot be compared with %s: %s", Database, than, h.undecided()))
 		}
 	}
@@ -364,7 +369,11 @@ func (r Result) Report() (report.Report, error) {
 // measured are the days on which the parts were measured.
 func (r Result) measured() string {
 	days := map[string]bool{}
-	add := func(at time.Time) { days[at.Format(time.DateOnly)] = true }
+	add := func(at time.Time) {
+		if !at.IsZero() {
+			days[at.Format(time.DateOnly)] = true
+		}
+	}
 	for _, p := range r.Phases {
 		add(p.Measurement)
 	}
@@ -373,6 +382,9 @@ func (r Result) measured() string {
 	}
 	if r.Deletions != nil {
 		add(r.Deletions.Measurement)
+	}
+	if len(days) == 0 {
+		return r.Host.Measured
 	}
 	return strings.Join(slices.Sorted(maps.Keys(days)), " and, in part, on ")
 }

@@ -9,6 +9,9 @@ import (
 	"time"
 )
 
+// day is when a measurement began.
+var day = time.Date(2026, 11, 27, 9, 0, 0, 0, time.UTC)
+
 func TestEachMissedGoalIsReported(t *testing.T) {
 	good := Result{
 		Target:    0.7,
@@ -80,8 +83,8 @@ func TestControlThatMakesTheDatabaseSlowerMissesAGoal(t *testing.T) {
 		return each
 	}
 	result := func(observed, placed, controlled float64) Result {
-		return Result{Target: 0.7, Phases: []Phase{{Load: Database, Setting: Observed, Transactions: around(observed)},
-			{Load: Database, Setting: Placed, Transactions: around(placed)}, {Load: Database, Setting: Controlled, Transactions: around(controlled)}}}
+		return Result{Target: 0.7, Phases: []Phase{{Load: Database, Setting: Observed, Measurement: day, Transactions: around(observed)},
+			{Load: Database, Setting: Placed, Measurement: day, Transactions: around(placed)}, {Load: Database, Setting: Controlled, Measurement: day, Transactions: around(controlled)}}}
 	}
 	for _, test := range []struct {
 		observed, placed, controlled float64
@@ -118,7 +121,7 @@ func TestTooFewTransactionsMissAGoal(t *testing.T) {
 		"19 s controlled": {long, long[1:], false},
 		"none of either":  {nil, nil, false},
 	} {
-		r := Result{Target: 0.7, Phases: []Phase{{Load: Database, Setting: Observed, Transactions: test.observed}, {Load: Database, Setting: Controlled, Transactions: test.controlled}}}
+		r := Result{Target: 0.7, Phases: []Phase{{Load: Database, Setting: Observed, Measurement: day, Transactions: test.observed}, {Load: Database, Setting: Controlled, Measurement: day, Transactions: test.controlled}}}
 		if err := r.Check(); (err == nil) != test.known || err != nil && err.Error() != "MariaDB under control cannot be compared with observed: want its transactions in at least 20 s of each" {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -131,7 +134,6 @@ func TestTooFewTransactionsMissAGoal(t *testing.T) {
 
 // Phases of two runs have no verdict, nor has a load whose variation hides what control costs.
 func TestWhatCannotBeComparedHasNoVerdict(t *testing.T) {
-	day := time.Date(2026, 11, 27, 9, 0, 0, 0, time.UTC)
 	steady, erratic := make([]float64, 60), make([]float64, 60)
 	for n := range steady {
 		steady[n], erratic[n] = 90, float64(20+n/10*25)
@@ -153,6 +155,15 @@ func TestWhatCannotBeComparedHasNoVerdict(t *testing.T) {
 		if text := string(page.Markdown("x", "")); err != nil || !strings.Contains(text, "| "+want+" | no verdict |") {
 			t.Errorf("%v; want %q in\n%s", err, want, text)
 		}
+	}
+	// Figures of an earlier form of the file do not have the time.
+	old := phases(steady, time.Time{})
+	old.Phases[0].Measurement, old.Host.Measured = time.Time{}, "2026-11-20"
+	if err := old.Check(); err == nil || !strings.Contains(err.Error(), "not measured in one run") {
+		t.Errorf("when it was measured is not known: %v", err)
+	}
+	if page, err := old.Report(); err != nil || page.Host.Measured != "2026-11-20" {
+		t.Errorf("measured on %q, %v", page.Host.Measured, err)
 	}
 	page, err := phases(steady, day.AddDate(0, 0, 3)).Report()
 	if text := string(page.Markdown("x", "")); err != nil || !strings.Contains(text, "Measured on 2026-11-27 and, in part, on 2026-11-30.") {
