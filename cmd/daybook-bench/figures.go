@@ -59,7 +59,10 @@ func (b *bench) readKept(path string, result any) error {
 // readMade reads a result, and the command that measured it.
 func (b *bench) readMade(path string, result any) error {
 	var made struct{ Command string }
-	if err := errors.Join(read(path, result), read(path, &made)); err != nil {
+	if err := read(path, result); err != nil {
+		return err
+	}
+	if err := read(path, &made); err != nil {
 		return err
 	}
 	b.command = cmp.Or(made.Command, b.command)
