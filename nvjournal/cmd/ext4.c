@@ -29,6 +29,8 @@
 #define BLOCKS_HIGH_AT 0x150u
 /* EXT4_ERROR_BYTES that say what the errors were, their count first. */
 #define ERRORS_AT 0x194u
+/* The high bytes of their times, and their codes. */
+#define ERROR_CODES_AT 0x278u
 /* Ours: the number of the block that has the mark of the tail, 8 bytes. */
 #define MARK_BLOCK_AT 0x3f4u
 #define CHECKSUM_AT 0x3fcu
@@ -92,6 +94,7 @@ int ext4_look(struct fs_disk *ext4, struct nvju_disk *disk)
 	memcpy(ext4->journal_uuid, super + JOURNAL_UUID_AT, 16);
 	ext4->ext4_state = super[STATE_AT];
 	memcpy(ext4->ext4_errors, super + ERRORS_AT, EXT4_ERROR_BYTES);
+	memcpy(ext4->ext4_error_codes, super + ERROR_CODES_AT, 4);
 	if (!ext4->marked)
 		return 0;
 	/* 0: an earlier ext4nvj has marked the disk, without a block for the tail. */
@@ -132,8 +135,10 @@ int ext4_read_size(const char *device, struct ext4_size *size)
 static void keep_errors(uint8_t *super, const struct fs_disk *before)
 {
 	super[STATE_AT] |= before->ext4_state & STATE_ERRORS;
-	if (get32(before->ext4_errors) > get32(super + ERRORS_AT))
-		memcpy(super + ERRORS_AT, before->ext4_errors, EXT4_ERROR_BYTES);
+	if (get32(before->ext4_errors) <= get32(super + ERRORS_AT))
+		return;
+	memcpy(super + ERRORS_AT, before->ext4_errors, EXT4_ERROR_BYTES);
+	memcpy(super + ERROR_CODES_AT, before->ext4_error_codes, 4);
 }
 
 int ext4_unmark(const char *target, struct nvju_disk *disk, const struct fs_disk *before,

@@ -115,6 +115,7 @@ struct fs_disk {
 	/* Of an ext4, as they are in its superblock: the state, and what its errors were. */
 	uint8_t ext4_state;
 	uint8_t ext4_errors[EXT4_ERROR_BYTES];
+	uint8_t ext4_error_codes[4];
 };
 
 /* ext4 or JFS. */

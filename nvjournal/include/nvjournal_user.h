@@ -117,8 +117,9 @@ const char *nvju_region_how(const struct nvju_region *region);
 
 /*
  * Unmaps and unlocks. NULL is allowed. A child that was forked while the region was open still
- * has it mapped, and must not use it. It does not keep a file locked; a device remains in
- * use until the child ends or executes another program.
+ * has it mapped, and must not use it. It does not keep a file locked if the process
+ * that opened it closes it; a device remains in use until the child ends or executes another
+ * program.
  */
 void nvju_region_close(struct nvju_region *region);
 
@@ -205,8 +206,8 @@ const char *nvju_disk_how(const struct nvju_disk *disk);
 
 /*
  * Waits for writes in flight, and closes the disk. It does not flush. NULL is
- * allowed. A child that was forked meanwhile does not keep a file locked; a device
- * remains in use until the child ends or executes another program.
+ * allowed. A child that was forked meanwhile does not keep a file locked if the process that
+ * opened it closes it; a device remains in use until the child ends or executes another program.
  */
 void nvju_disk_close(struct nvju_disk *disk);
 

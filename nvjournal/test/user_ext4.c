@@ -21,6 +21,7 @@
 #define LABEL_AT (1024 + 0x78)
 #define JOURNAL_UUID_AT (1024 + 0xd0)
 #define ERROR_COUNT_AT (1024 + 0x194)
+#define ERROR_CODE_AT (1024 + 0x27a) /* of the first error */
 #define ERROR_TIME_AT (1024 + 0x198)
 #define ERROR_FUNCTION_AT (1024 + 0x1a8) /* of the first error */
 #define MARK_BLOCK_AT (1024 + 0x3f4)
@@ -93,11 +94,12 @@ static void seal_super(uint8_t *block)
 }
 
 /* Errors that ext4 has found, in a superblock. */
-static void put_errors(uint8_t *block, uint32_t count, const char *function)
+static void put_errors(uint8_t *block, uint32_t count, const char *function, uint8_t code)
 {
 	block[STATE_AT] |= HAS_ERRORS;
 	*word(block, ERROR_COUNT_AT) = count;
 	*word(block, ERROR_TIME_AT) = 1;
+	block[ERROR_CODE_AT] = code;
 	strcpy((char *)block + ERROR_FUNCTION_AT, function);
 	seal_super(block);
 }
@@ -144,7 +146,7 @@ static void crash(const char *region_name, bool marked)
 	memcpy(block + LABEL_AT, "committed", 10);
 	seal_super(block);
 	if (logged_errors)
-		put_errors(block, logged_errors, "logged_before");
+		put_errors(block, logged_errors, "logged_before", 2 /* EIO */);
 	/* ext4nvj logs all of this block. */
 	expect(nvj_log(&handle, 0, block, NVJ_ALL_LINES) > 0);
 	expect(nvj_commit(journal, nvj_stop(&handle)) == 0);
@@ -202,7 +204,7 @@ static void keeps_errors(const char *nvj, uint32_t in_journal, uint32_t on_disk,
 	logged_errors = 0;
 	if (on_disk) {
 		transfer(true, block);
-		put_errors(block, on_disk, "written_directly");
+		put_errors(block, on_disk, "written_directly", 3 /* ENOMEM */);
 		transfer(false, block);
 	}
 	says(0, "no longer needs the journal",
@@ -210,6 +212,7 @@ static void keeps_errors(const char *nvj, uint32_t in_journal, uint32_t on_disk,
 	says(0, "with errors", "dumpe2fs -h disk");
 	says(0, kept, "dumpe2fs -h disk");
 	says(0, in_journal > on_disk ? "logged_before" : "written_directly", "dumpe2fs -h disk");
+	says(0, in_journal > on_disk ? "EIO" : "ENOMEM", "dumpe2fs -h disk");
 	says(0, "committed", "dumpe2fs -h disk");
 }
 

@@ -59,6 +59,21 @@ static int check_region(struct super_block *sb, const struct nvjk_mount *nvj,
 }
 
 /*
+ * ext4 writes errors to the superblock through the journal, or without it when the journal is
+ * aborted. Recovery may have replaced the latter by an older superblock.
+ */
+static void keep_errors(struct ext4_super_block *es, const struct ext4_super_block *before)
+{
+	if (le32_to_cpu(before->s_error_count) <= le32_to_cpu(es->s_error_count))
+		return;
+	memcpy((u8 *)es + EXT4_S_ERR_START, (const u8 *)before + EXT4_S_ERR_START, EXT4_S_ERR_LEN);
+	es->s_first_error_time_hi = before->s_first_error_time_hi;
+	es->s_last_error_time_hi = before->s_last_error_time_hi;
+	es->s_first_error_errcode = before->s_first_error_errcode;
+	es->s_last_error_errcode = before->s_last_error_errcode;
+}
+
+/*
  * Writes the region's committed blocks home, and removes the mark from the
  * disk.
  */
@@ -67,13 +82,12 @@ static int recover(struct super_block *sb, struct ext4_super_block *es, struct n
 	ext4_fsblk_t blocks = ext4_blocks_count(es);
 	struct nvj_report *report;
 	struct nvjk_disk *disk;
-	u8 *errors;
+	struct ext4_super_block *before;
 	int err;
 
-	/* The errors that ext4 has written without the journal are kept. */
-	errors = kmemdup((u8 *)es + EXT4_S_ERR_START, EXT4_S_ERR_LEN, GFP_KERNEL);
+	before = kmemdup(es, sizeof(*es), GFP_KERNEL);
 	report = kzalloc(sizeof(*report), GFP_KERNEL);
-	if (!errors || !report) {
+	if (!before || !report) {
 		err = -ENOMEM;
 		goto out;
 	}
@@ -95,7 +109,7 @@ static int recover(struct super_block *sb, struct ext4_super_block *es, struct n
 					    : "nothing was written; see nvj check");
 		goto out;
 	}
-	memcpy((u8 *)es + EXT4_S_ERR_START, errors, EXT4_S_ERR_LEN);
+	keep_errors(es, before);
 	es->s_state |= cpu_to_le16(EXT4_SB(sb)->s_mount_state & EXT4_ERROR_FS);
 	ext4_msg(sb, KERN_INFO, "recovered: %llu blocks of %llu transactions from %s",
 		 report->blocks, report->transactions, nvj->options.journal_path);
@@ -122,7 +136,7 @@ static int recover(struct super_block *sb, struct ext4_super_block *es, struct n
 	}
 out:
 	kfree(report);
-	kfree(errors);
+	kfree(before);
 	return err;
 }
 

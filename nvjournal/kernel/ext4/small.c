@@ -183,7 +183,7 @@ static int take_past(struct inode *inode)
 	int err;
 
 	/* The hashes of fs-verity are beyond the file's size. */
-	if (has_clusters(inode) || IS_VERITY(inode))
+	if (has_clusters(inode) || ext4_verity_in_progress(inode))
 		err = ext4nvj_data_past(inode);
 	else
 		err = blocks_home(inode, blocks);
@@ -250,7 +250,8 @@ int ext4nvj_will_allocate(struct inode *inode, int mode, loff_t offset, loff_t b
 	int err = 0;
 
 	/* ext4 may write zeros to the rest of a cluster without the journal. */
-	if (has_clusters(inode) && !(mode & (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_COLLAPSE_RANGE)))
+	if (has_clusters(inode) && inode->i_blocks &&
+	    !(mode & (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_COLLAPSE_RANGE)))
 		err = ext4nvj_data_past(inode);
 	if (err)
 		return err;

@@ -16,6 +16,7 @@
 #include <linux/buffer_head.h>
 #include <linux/sched/mm.h>
 #include <linux/uuid.h>
+#include <linux/version.h>
 
 #include "journal.h"
 #include "jfs_dmap.h"
@@ -116,6 +117,32 @@ static int rebuild(struct super_block *sb)
 	return error;
 }
 
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 10, 0)
+#define CACHE_OF(bdev) ((bdev)->bd_mapping)
+#else
+#define CACHE_OF(bdev) ((bdev)->bd_inode->i_mapping)
+#endif
+
+/*
+ * The journal and JFS write past the kernel's cache of the device. It has older content if
+ * another program has read or mapped the disk, and keeps it open. Errors of earlier writes
+ * there are not the recovery's.
+ */
+static int drop_cache(struct super_block *sb)
+{
+	int err;
+
+	(void)sync_blockdev(sb->s_bdev);
+	invalidate_bdev(sb->s_bdev);
+	err = invalidate_inode_pages2(CACHE_OF(sb->s_bdev));
+	if (err)
+		nvjk_say(sb, KERN_ERR,
+			 "the disk cannot be recovered while a program writes to it (error %d): "
+			 "end the program, and mount again",
+			 err);
+	return err;
+}
+
 /* Writes the region's committed blocks home, and removes the mark from the disk. */
 static int recover(struct super_block *sb, struct nvjk_mount *mount)
 {
@@ -128,13 +155,9 @@ static int recover(struct super_block *sb, struct nvjk_mount *mount)
 	if (sb_rdonly(sb))
 		nvjk_say(sb, KERN_INFO,
 			 "the disk is written for its recovery, though mounted read-only");
-	/*
-	 * The journal and JFS write past the kernel's cache of the device. It has older content
-	 * if another program has read the disk, and keeps it open. Errors of earlier writes
-	 * there are not the recovery's.
-	 */
-	(void)sync_blockdev(sb->s_bdev);
-	invalidate_bdev(sb->s_bdev);
+	err = drop_cache(sb);
+	if (err)
+		goto out;
 	err = nvjk_disk_open(&disk, sb->s_bdev, NULL);
 	if (err)
 		goto out;

@@ -13,7 +13,7 @@ import (
 	"github.com/daybook-project/daybook/vm/vmtest"
 )
 
-// A program keeps the disk open, and has read all of it. The kernel keeps what it has read, while
+// A program keeps the disk open and mapped, and has read all of it. The kernel keeps what it has read, while
 // the journal writes a page home. Later records of the page have other lines. Recovery adds them to
 // what the disk has, and not to what the program has read.
 func jfsDiskKeptOpen(t *testing.T, s system) {
@@ -32,6 +32,15 @@ func jfsDiskKeptOpen(t *testing.T, s system) {
 	if _, err := io.CopyN(io.Discard, disk, int64(v.blocks)*4096); err != nil {
 		t.Fatal(err)
 	}
+	mapped, err := unix.Mmap(int(disk.Fd()), 0, v.blocks*4096, unix.PROT_READ, unix.MAP_SHARED|unix.MAP_POPULATE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := unix.Munmap(mapped); err != nil {
+			t.Error(err)
+		}
+	}()
 	const mode = 0o600
 	if err := errors.Join(files[0].Chmod(mode), files[0].Sync()); err != nil {
 		t.Fatal(err)

@@ -227,6 +227,15 @@ func run(name string, args ...string) (string, error) {
 	return string(out), err
 }
 
+// exitStatus is that of a program that failed; -1: it did not run to its end.
+func exitStatus(err error) int {
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		return -1
+	}
+	return exit.ExitCode()
+}
+
 func must(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	out, err := run(name, args...)
