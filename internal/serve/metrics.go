@@ -90,14 +90,18 @@ func NewMetrics(maxContainers int) *Metrics {
 	}
 }
 
-// Expect says how long the next samples take, for the health check.
+// Expect says how long the next samples take, for the health check. It ends [Metrics.ExpectNone]:
+// the health check then waits for the next sample from this call on.
 func (m *Metrics) Expect(interval time.Duration) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
+	if m.none {
+		m.none, m.observed = false, time.Now()
+	}
 	m.expected = interval.Seconds()
 }
 
-// ExpectNone says that no samples will come: the health check then waits for none.
+// ExpectNone says that no samples will come until [Metrics.Expect]: the health check waits for none.
 func (m *Metrics) ExpectNone() {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()

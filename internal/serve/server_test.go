@@ -137,6 +137,17 @@ func TestHealthMissesNoSampleWhereNoneIsExpected(t *testing.T) {
 	if status, body := get(t, "GET", url+"/healthz"); status != http.StatusOK || body != "ok\n" {
 		t.Errorf("%d, %q", status, body)
 	}
+	// A sample is expected after all, such as when a disk to control has come.
+	m.Expect(5 * time.Second)
+	if status, body := get(t, "GET", url+"/healthz"); status != http.StatusOK || !strings.HasPrefix(body, "ok; the last sample is 0 s") {
+		t.Errorf("%d, %q", status, body)
+	}
+	m.mutex.Lock()
+	m.observed = m.observed.Add(-time.Hour)
+	m.mutex.Unlock()
+	if status, body := get(t, "GET", url+"/healthz"); status != http.StatusServiceUnavailable {
+		t.Errorf("an hour without a sample: %d, %q", status, body)
+	}
 }
 
 func TestCloseReleasesTheAddressAndOneInUseIsAnError(t *testing.T) {
