@@ -177,7 +177,8 @@ var errDiskCame = errors.New("a disk to control has come")
 const absentPause = 10 * time.Second
 
 // observeNode takes samples. It corrects weights on those disks of the configuration that the node
-// has: one configuration is for all nodes.
+// has: one configuration is for all nodes. If the node loads no BPF programs, it says so and takes
+// none: one configuration is for nodes of several kernels, and journals are placed on all.
 func observeNode(ctx context.Context, config agent.Config, a *agent.Agent, o *observers, log *slog.Logger) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -196,6 +197,13 @@ func observeNode(ctx context.Context, config agent.Config, a *agent.Agent, o *ob
 		err = controlNode(ctx, *config.Control, config.Waits, a, o, log)
 	} else {
 		err = onlyObserveNode(ctx, config, a, o, log)
+	}
+	var unattributed unattributedError
+	if errors.As(err, &unattributed) {
+		o.metrics.ExpectNone()
+		log.Warn("this node cannot attribute I/O to containers; journals are placed nevertheless, and no disk is controlled", "why", err)
+		<-ctx.Done()
+		err = ctx.Err()
 	}
 	if cause := context.Cause(ctx); errors.Is(cause, errDiskCame) && (err == nil || errors.Is(err, context.Canceled)) {
 		return cause
@@ -229,30 +237,37 @@ func awaitDisk(ctx context.Context, absent []string) error {
 	}
 }
 
-// onlyObserveNode takes samples. If the node loads no BPF programs, it says so and takes none: one
-// configuration is for nodes of several kernels, and journals are placed on all.
-func onlyObserveNode(ctx context.Context, config agent.Config, a *agent.Agent, o *observers, log *slog.Logger) error {
-	source, err := openSource(ctx, sourceOptions{Interval: accountInterval, Estimator: "handles", Naming: a, Waits: config.Waits, Log: log})
+// unattributedError is why the node attributes no I/O to containers: it lacks what BPF programs need.
+type unattributedError struct{ error }
+
+// openNodeSource starts a meter whose samples o gets. The error is an unattributedError if the node
+// lacks what it needs.
+func openNodeSource(ctx context.Context, options sourceOptions, a *agent.Agent, o *observers) (account.Source, error) {
+	o.expect(options.Interval)
+	options.Estimator = "handles"
+	source, err := openSource(ctx, options)
+	a.SetAttributing(err == nil)
 	var unsupported unsupportedError
 	if errors.As(err, &unsupported) {
-		o.metrics.ExpectNone()
-		log.Warn("this node cannot attribute I/O to containers; journals are placed nevertheless", "why", err)
-		<-ctx.Done()
-		return ctx.Err()
+		err = unattributedError{err}
 	}
+	return observedSource{source, o}, err
+}
+
+// onlyObserveNode takes samples of all disks.
+func onlyObserveNode(ctx context.Context, config agent.Config, a *agent.Agent, o *observers, log *slog.Logger) error {
+	source, err := openNodeSource(ctx, sourceOptions{Interval: accountInterval, Naming: a, Waits: config.Waits, Log: log}, a, o)
 	if err != nil {
 		return err
 	}
-	a.SetAttributing(true)
-	observed := observedSource{source, o}
 	for {
-		_, err := observed.Next(ctx)
+		_, err := source.Next(ctx)
 		if errors.Is(err, io.EOF) {
 			err = nil
 		} else if err == nil {
 			continue
 		}
-		return errors.Join(err, observed.Close())
+		return errors.Join(err, source.Close())
 	}
 }
 
@@ -274,14 +289,11 @@ func controlNode(ctx context.Context, config control.Config, waits bool, a *agen
 			return name
 		},
 		OpenSource: func(devices []string, interval time.Duration) (account.Source, error) {
-			o.expect(interval)
-			source, err := openSource(ctx, sourceOptions{Devices: devices, Promises: promises.of, Interval: interval, Estimator: "handles", Naming: a, Waits: waits, Log: log,
+			return openNodeSource(ctx, sourceOptions{Devices: devices, Promises: promises.of, Interval: interval, Naming: a, Waits: waits, Log: log,
 				Ideal: func(path, name string) (uint64, bool) {
 					weight, matched := config.Ideal(path, name)
 					return weight, matched && weight > 0
-				}})
-			a.SetAttributing(err == nil)
-			return observedSource{source, o}, err
+				}}, a, o)
 		},
 	})
 }
