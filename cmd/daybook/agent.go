@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -149,10 +150,10 @@ func runAgent(ctx context.Context, path string, log *slog.Logger) (err error) {
 	if config.Account {
 		parts = append(parts, func(ctx context.Context) error {
 			for {
-				if err := observeNode(ctx, config, a, o, log); !errors.Is(err, errDiskCame) {
+				if err := observeNode(ctx, config, a, o, log); !errors.Is(err, errLookAgain) {
 					return err
 				}
-				log.Info("a disk to control has come")
+				log.Info("looking again for the disks to control")
 			}
 		})
 	}
@@ -170,8 +171,8 @@ func runAgent(ctx context.Context, path string, log *slog.Logger) (err error) {
 	return err
 }
 
-// errDiskCame ends observeNode when the node has a disk to control that it lacked before.
-var errDiskCame = errors.New("a disk to control has come")
+// errLookAgain ends observeNode when the node may have other disks to control than before.
+var errLookAgain = errors.New("the disks to control are others")
 
 // absentPause is between two looks for disks to control that the node lacks.
 const absentPause = 10 * time.Second
@@ -189,12 +190,22 @@ func observeNode(ctx context.Context, config agent.Config, a *agent.Agent, o *ob
 		controlled.Devices, absent = present(controlled.Devices)
 		if len(absent) > 0 {
 			log.Warn("this node lacks disks to control; the others are controlled, and journals are placed", "lacks", absent, "controlled", controlled.Devices)
-			go func() { cancel(awaitDisk(ctx, absent)) }()
 		}
+		devices := config.Control.Devices
+		go func() { cancel(awaitDisk(ctx, devices, absent, absentPause)) }()
 		config.Control = &controlled
 	}
 	if config.Control != nil && len(config.Control.Devices) > 0 {
 		err = controlNode(ctx, *config.Control, config.Waits, a, o, log)
+		if errors.Is(err, blockdev.ErrGone) {
+			log.Error("the disks to control are gone; journals are placed nevertheless", "error", err)
+			select {
+			case <-ctx.Done():
+				err = ctx.Err()
+			case <-time.After(absentPause):
+				err = errLookAgain
+			}
+		}
 	} else {
 		err = onlyObserveNode(ctx, config, a, o, log)
 	}
@@ -205,16 +216,21 @@ func observeNode(ctx context.Context, config agent.Config, a *agent.Agent, o *ob
 		<-ctx.Done()
 		err = ctx.Err()
 	}
-	if cause := context.Cause(ctx); errors.Is(cause, errDiskCame) && (err == nil || errors.Is(err, context.Canceled)) {
+	if cause := context.Cause(ctx); errors.Is(cause, errLookAgain) && (err == nil || errors.Is(err, context.Canceled)) {
 		return cause
 	}
 	return err
 }
 
-// present divides devices into those that this host has and those that it lacks.
+// present divides devices into those that this host has and those that it lacks, or has without a
+// medium.
 func present(devices []string) (here, absent []string) {
 	for _, device := range devices {
-		if _, err := blockdev.LookupForWriting(device); errors.Is(err, blockdev.ErrGone) || errors.Is(err, fs.ErrNotExist) {
+		disk, err := blockdev.LookupForWriting(device)
+		if err == nil {
+			err = disk.Present()
+		}
+		if errors.Is(err, blockdev.ErrGone) || errors.Is(err, fs.ErrNotExist) {
 			absent = append(absent, device)
 		} else {
 			here = append(here, device) // other errors are those of control
@@ -223,17 +239,20 @@ func present(devices []string) (here, absent []string) {
 	return here, absent
 }
 
-// awaitDisk waits until the host has one of the devices. The error is errDiskCame, or that of ctx.
-func awaitDisk(ctx context.Context, absent []string) error {
+// awaitDisk waits until the host has one of the devices that it lacked at the look before. It looks
+// after each pause; the first look was that of absent. The error is errLookAgain, or that of ctx.
+func awaitDisk(ctx context.Context, devices, absent []string, pause time.Duration) error {
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(absentPause):
+		case <-time.After(pause):
 		}
-		if here, _ := present(absent); len(here) > 0 {
-			return errDiskCame
+		here, now := present(devices)
+		if slices.ContainsFunc(absent, func(device string) bool { return slices.Contains(here, device) }) {
+			return errLookAgain
 		}
+		absent = now
 	}
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -9,12 +10,15 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/awaittest"
+	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/container"
 	"github.com/daybook-project/daybook/internal/containertest"
 	"github.com/daybook-project/daybook/internal/ext4"
@@ -223,6 +227,107 @@ func TestAgentWorksOnANodeThatLacksADiskOfControl(t *testing.T) {
 	}
 	awaittest.Until(t, awaittest.Patience, "the disk is controlled", func() bool { return strings.Contains(get("/metrics"), controlled) })
 	n.end(t, daemon)
+}
+
+// attachedDisk is a disk without a file system.
+func attachedDisk(t *testing.T) blockdev.Loop {
+	t.Helper()
+	needs.Root(t)
+	image := filepath.Join(t.TempDir(), "image")
+	if err := os.WriteFile(image, make([]byte, 1<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	loop, err := blockdev.Attach(image, blockdev.AttachOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = loop.Detach(context.Background()) })
+	return loop
+}
+
+// The last disk of control may be pulled out of a node, and put in again.
+func TestAgentGoesOnWhenTheLastDiskOfControlIsGone(t *testing.T) {
+	n := newAgentNode(t)
+	disk, pulled := n.w.Path("disk"), attachedDisk(t)
+	if err := os.Symlink(pulled.Node(), disk); err != nil {
+		t.Fatal(err)
+	}
+	n.control(t, disk)
+	command := exec.Command(os.Args[0], "agent", "--config", n.file)
+	command.Env = append(os.Environ(), commandVariable+"=1")
+	daemon := n.w.Spawn(command)
+	_, get := n.serving(daemon)
+	controlled := func(device string) string { return `daybook_control_limits{device="` + device + `"}` }
+	awaittest.Until(t, awaittest.Patience, "the disk is controlled", func() bool { return strings.Contains(get("/metrics"), controlled(pulled.Name)) })
+	// The name goes first: another test may attach a file to the device at once.
+	if err := errors.Join(os.Remove(disk), pulled.Detach(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	awaitLogged(t, daemon, "this node lacks disks to control")
+	placed := regexp.MustCompile(`daybook_agent_volume_placed\{device="` + n.fs.Disk.Name + `",namespace="shop",placement="pod",pod="db-0",volume="pv-db"\} 1`)
+	if metrics := get("/metrics"); !placed.MatchString(metrics) {
+		t.Errorf("the journal is not placed: %s", metrics)
+	}
+	if err := os.Symlink(n.fs.Dir, disk); err != nil {
+		t.Fatal(err)
+	}
+	awaittest.Until(t, awaittest.Patience, "the disk is controlled", func() bool { return strings.Contains(get("/metrics"), controlled(n.fs.Disk.Name)) })
+	n.end(t, daemon)
+}
+
+func TestADiskWithoutAMediumIsAbsent(t *testing.T) {
+	needs.Root(t)
+	controls, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer controls.Close()
+	number := 200_000 + os.Getpid()%100_000
+	needs.That(t, unix.IoctlSetInt(int(controls.Fd()), unix.LOOP_CTL_ADD, number) == nil, "a new loop device")
+	defer func() {
+		if err := unix.IoctlSetInt(int(controls.Fd()), unix.LOOP_CTL_REMOVE, number); err != nil {
+			t.Error(err)
+		}
+	}()
+	empty, full := fmt.Sprintf("loop%d", number), attachedDisk(t).Name
+	if here, absent := present([]string{empty, full, "daybook-none"}); !slices.Equal(here, []string{full}) || !slices.Equal(absent, []string{empty, "daybook-none"}) {
+		t.Errorf("here %q, absent %q", here, absent)
+	}
+}
+
+// One disk of several may be pulled out, and put in again, while the others are controlled.
+func TestADiskThatComesBackIsAwaited(t *testing.T) {
+	loop, name := attachedDisk(t), filepath.Join(t.TempDir(), "disk")
+	if err := os.Symlink(loop.Node(), name); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	const pause = 20 * time.Millisecond
+	go func() { ended <- awaitDisk(t.Context(), []string{loop.Name, name}, nil, pause) }()
+	stays := func(what string) {
+		t.Helper()
+		select {
+		case err := <-ended:
+			t.Fatalf("%s: %v", what, err)
+		case <-time.After(25 * pause):
+		}
+	}
+	stays("all are here")
+	if err := os.Remove(name); err != nil {
+		t.Fatal(err)
+	}
+	stays("one is gone")
+	if err := os.Symlink(loop.Node(), name); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-ended:
+		if !errors.Is(err, errLookAgain) {
+			t.Error(err)
+		}
+	case <-time.After(awaittest.Patience):
+		t.Error("the disk that came back is not noticed")
+	}
 }
 
 // The label runtime of a pod does not depend on the cgroup driver.
