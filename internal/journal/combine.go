@@ -66,6 +66,9 @@ func combineCommits(a, b []Commit) []Commit {
 			for cgroup, n := range b.Combined.Forced {
 				a.Combined.Forced[cgroup] += n
 			}
+			for cgroup, bytes := range b.Combined.Logged {
+				a.Combined.Logged[cgroup] += bytes
+			}
 			return a
 		})
 }
@@ -80,16 +83,32 @@ func (c Commit) alone() Commit {
 		return c
 	}
 	combined := c.Counts()
-	logged := c.JournalBytes
-	if logged == 0 && c.JournalDisk == 0 {
-		logged = uint64(c.BlocksLogged) * usualBlockBytes // as in Handles
+	bytes := c.JournalBytes
+	if bytes == 0 && c.JournalDisk == 0 {
+		bytes = uint64(c.BlocksLogged) * usualBlockBytes // as in Handles
 	}
-	charged := make(map[uint64]int64, len(c.Dirtied))
-	for cgroup, bytes := range Split(logged, c.Dirtied) {
-		charged[cgroup] = int64(bytes)
-	}
+	combined.Logged = weightsOf(c.Logged(usualBlockBytes))
+	charged := weightsOf(Split(bytes, c.Dirtied))
 	c.Dirtied, c.Combined, c.ForcedBy = charged, &combined, 0
 	return c
+}
+
+func weightsOf(parts map[uint64]uint64) map[uint64]int64 {
+	weights := make(map[uint64]int64, len(parts))
+	for cgroup, bytes := range parts {
+		weights[cgroup] = int64(bytes)
+	}
+	return weights
+}
+
+// Logged divides the blocks that it logged among those who dirtied them, in bytes. blockBytes is
+// the size of a block.
+func (c Commit) Logged(blockBytes uint64) map[uint64]uint64 {
+	weights := c.Dirtied
+	if c.Combined != nil {
+		weights = c.Combined.Logged
+	}
+	return Split(uint64(c.BlocksLogged)*blockBytes, weights)
 }
 
 // Counts returns how many commits it is that have ended.

@@ -82,6 +82,9 @@ type Combined struct {
 	Commits, Timed uint64
 	// Forced are those that a sync of a cgroup started.
 	Forced map[uint64]uint64
+	// Logged is how the blocks that they logged are divided, in bytes as if a block had 4096.
+	// Dirtied does not say that: of a commit it has no bytes that were returned before its end.
+	Logged map[uint64]int64
 }
 
 // Filesystem is the file system of the transaction.

@@ -196,7 +196,7 @@ func (b *Book) enterCommits(pages map[uint32]*page, in Readings) {
 				p.unit(in.UnitOf(cgroup)).ForcedCommits += n
 			}
 		}
-		for cgroup, bytes := range journal.Split(uint64(c.BlocksLogged)*max(in.BlockBytes[c.Dev], 1), c.Dirtied) {
+		for cgroup, bytes := range c.Logged(max(in.BlockBytes[c.Dev], 1)) {
 			b.remember(c.Filesystem(), in.UnitOf(cgroup), bytes)
 		}
 	}
