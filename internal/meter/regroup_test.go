@@ -2,7 +2,9 @@ package meter
 
 import (
 	"context"
+	"os"
 	"path"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -105,6 +107,41 @@ func TestCgroupsBelowAContainerThatIsKnownLaterAreAccountedThere(t *testing.T) {
 	delete(containers, "/c")
 	if pass(time.Minute) {
 		t.Error("a cgroup that was known for minutes has moved")
+	}
+}
+
+// A runtime removes what it has written with the cgroups. The last writes reach the disk later.
+func TestTheCgroupsOfAContainerThatEndsSoonStayInItsLine(t *testing.T) {
+	f := fakeTree{t, t.TempDir()}
+	ids := []uint64{f.make("c"), f.make("c/init")}
+	containers := written{"/c": true}
+	u := newUnits(cgroup.Open(cgroup.V1, f.dir), containers, nil)
+	now := time.Now()
+	last := now
+	u.now = func() time.Time { return now }
+	pass := func() (moved bool) {
+		t.Helper()
+		now = now.Add(renameInterval)
+		if err := u.refresh(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		last, moved = u.rename(now, last)
+		return moved
+	}
+	pass()
+	for _, path := range []string{"c/init", "c"} {
+		if err := os.Remove(filepath.Join(f.dir, path)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	delete(containers, "/c")
+	if pass() {
+		t.Error("its cgroups have moved")
+	}
+	for _, id := range ids {
+		if got := u.of(id); got != "/c" {
+			t.Errorf("a cgroup of the container that ended is accounted as %s", got)
+		}
 	}
 }
 

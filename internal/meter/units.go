@@ -237,7 +237,7 @@ func (u *units) rename(now, last time.Time) (renamed time.Time, moved bool) {
 		u.byPath[path] = identity{name, runtime}
 	}
 	for _, k := range u.byID {
-		if k.first.IsZero() {
+		if k.first.IsZero() || !k.gone.IsZero() { // with a cgroup goes what the runtime wrote
 			continue
 		}
 		moved = u.regroupOne(k) || moved
