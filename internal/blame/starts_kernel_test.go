@@ -3,6 +3,7 @@ package blame
 import (
 	"encoding/binary"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"testing"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/internal/ext4test"
+	"github.com/daybook-project/daybook/internal/needs"
 )
 
 // taskOf is what the programs know of a task that has a place in the array.
@@ -111,5 +113,39 @@ func TestTheStartOfAHandleWithoutAJournalIsNoWaitOfTheNextHandle(t *testing.T) {
 	}
 	if from := taskOf(t, p, uint32(unix.Gettid())).HandleFrom; from != 0 {
 		t.Errorf("a handle has been about to start since %d ns", from)
+	}
+}
+
+// An unmount checkpoints, and starts no handle after it. While a checkpoint counts as running,
+// each start of a handle on the host is measured.
+func TestTheCheckpointOfAnUnmountEndsWithItsTask(t *testing.T) {
+	tool := needs.Tool(t, "umount")
+	fs := ext4test.New(t, ext4test.Options{})
+	p, err := Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	running := func() int32 {
+		t.Helper()
+		memory, start, length := variable(t, p, "checkpoints")
+		bytes := make([]byte, length)
+		if _, err := memory.ReadAt(bytes, start); err != nil {
+			t.Fatal(err)
+		}
+		return int32(binary.NativeEndian.Uint32(bytes))
+	}
+	if err := os.WriteFile(filepath.Join(fs.Dir, "f"), []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(tool, fs.Dir).CombinedOutput(); err != nil {
+		t.Fatalf("umount: %v: %s", err, out)
+	}
+	began := time.Now() // others on the host may checkpoint, for a moment
+	for running() != 0 && time.Since(began) < 2*time.Second {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if n := running(); n != 0 {
+		t.Errorf("%d checkpoints run", n)
 	}
 }

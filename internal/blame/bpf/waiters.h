@@ -104,6 +104,8 @@ int BPF_PROG(task_ends, struct task_struct *ending)
 		return 0;
 	if (place->task.handle_from)
 		change(&starting, -1); /* it did not start: see forget_start() */
+	if (place->task.checkpointing)
+		change(&checkpoints, -1); /* no handle followed: an unmount */
 	place->pid = 0;
 	bpf_map_delete_elem(&taken, &at);
 	return 0;
