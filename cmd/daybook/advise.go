@@ -22,6 +22,7 @@ import (
 	"github.com/daybook-project/daybook/internal/container"
 	"github.com/daybook-project/daybook/internal/digits"
 	"github.com/daybook-project/daybook/internal/disktime"
+	"github.com/daybook-project/daybook/internal/kernel"
 	"github.com/daybook-project/daybook/internal/top"
 )
 
@@ -169,7 +170,7 @@ func measureAdvice(ctx context.Context, o sourceOptions, pattern string, volumeB
 		for key, sum := range sums {
 			survey.Count(&in, key.Class, own[key.Cgroup], sum)
 		}
-		if why := whyUnpredicted(in, requests.RecognisesCommits()); why != "" {
+		if why := whyUnpredicted(in, requests.RecognisesCommits(), kernel.Release()); why != "" {
 			one.Advice = advise.Unpredicted(in, why)
 			out.Waiters = append(out.Waiters, one)
 			continue
@@ -239,11 +240,19 @@ func sameDisk(disks map[string]blockdev.Dev, device string) (others []string) {
 }
 
 // whyUnpredicted says if the writes of the journal are not known from those of data.
-func whyUnpredicted(in advise.Input, recognised bool) string {
-	if recognised || in.Metadata.Count > 0 || in.Phases[blame.Log.String()] == 0 {
+func whyUnpredicted(in advise.Input, recognised bool, release string) string {
+	if recognised || marksJournal(release) || in.Phases[blame.Log.String()] == 0 {
 		return ""
 	}
-	return "this kernel does not mark the writes of the journal, and hides the functions by which they are recognised (kernel.kptr_restrict)"
+	return "a kernel before 6.8 marks the writes of the journal only with some updates, and this one hides the functions by which they are recognised (kernel.kptr_restrict)"
+}
+
+// marksJournal reports whether jbd2 marks its writes on all kernels of a release. That marked
+// writes are seen does not show it: metadata in place is marked on older kernels, too.
+func marksJournal(release string) bool {
+	var major, minor int
+	_, err := fmt.Sscanf(release, "%d.%d", &major, &minor)
+	return err == nil && (major > 6 || major == 6 && minor >= 8)
 }
 
 // missingTimes says if the kernel does not note when the requests of a disk begin.
