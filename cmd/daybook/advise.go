@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -117,6 +118,9 @@ needs root and a kernel with BTF, 5.15 or newer.`,
 
 // measureAdvice measures one interval and predicts.
 func measureAdvice(ctx context.Context, o sourceOptions, pattern string, volumeBytes uint64, limit int) (out adviseOutput, err error) {
+	if os.Geteuid() != 0 {
+		return out, unsupportedError{errors.New("cannot time the requests of disks: want root, to load BPF programs; try: sudo daybook advise …")}
+	}
 	requests, err := disktime.Open()
 	if err != nil {
 		return out, unsupportedError{err}

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/daybook-project/daybook/internal/account"
@@ -14,6 +16,8 @@ import (
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/disktime"
 	"github.com/daybook-project/daybook/internal/ext4test"
+	"github.com/daybook-project/daybook/internal/needs"
+	"github.com/daybook-project/daybook/internal/program"
 )
 
 // The command on a real file system: a container that syncs gets predictions for each
@@ -76,6 +80,18 @@ func TestAdviseRefusesWrongFlags(t *testing.T) {
 		if !errors.As(err, &usage) && os.Geteuid() == 0 {
 			t.Errorf("%q: %v; want a usage error", words, err)
 		}
+	}
+}
+
+func TestAdviseWithoutRootSaysHowToRunIt(t *testing.T) {
+	needs.Root(t) // to become somebody else
+	command := exec.Command("/proc/self/exe", "advise", "--interval", "1s")
+	command.Env = append(os.Environ(), commandVariable+"=1")
+	command.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(program.Nobody.UID), Gid: uint32(program.Nobody.GID)}}
+	out, err := command.CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != exitUnsupported || !strings.Contains(string(out), "want root, to load BPF programs; try: sudo daybook advise") {
+		t.Errorf("%v: %s", err, out)
 	}
 }
 
