@@ -88,7 +88,7 @@ type pendingWait struct {
 }
 
 const (
-	// rememberRounds is how many intervals a transaction is remembered, and how
+	// rememberRounds is how many collections a transaction is remembered, and how
 	// many the log writes of a wait are kept back for the record of its commit.
 	rememberRounds = 6
 	// maxTransactions limits the memory; a file system commits some hundred
@@ -99,16 +99,16 @@ const (
 	fading = 0.97
 )
 
-// Divide returns the waits of one interval. commits are those that
+// Divide returns the waits of one collection. commits are those that
 // journal.Probe.Collect returned after the events were collected. owner returns
 // the cgroup that owns an inode.
 //
 // The time of a phase is divided in proportion: a lock by how long the handles of
 // each cgroup were open, ordered data by the bytes of each, log writes by the
 // blocks that each dirtied in this transaction, a checkpoint by the blocks that
-// each logged lately. Of a commit that still runs, only the time of log writes is kept back. A call's own data is its own, and so are the records of the
-// commit of a journal in memory, because all else is written before. A flush and the rest
-// are nobody's.
+// each logged lately. Of a commit that still runs, only the time of log writes is kept back.
+// A call's own data is its own, and so are the records of the commit of a journal in memory,
+// because all else is written before. A flush and the rest are nobody's.
 func (l *Ledger) Divide(events Events, commits []journal.Commit, owner func(dev uint32, ino uint64) (cgroup uint64, ok bool)) []Waiter {
 	l.init()
 	l.round++

@@ -157,7 +157,6 @@ func TestAWaitIsKeptBackUntilItsCommitHasEnded(t *testing.T) {
 	wantCulprits(t, got, Culprit{neighbour, Log, 1000})
 }
 
-// The record of a commit can be lost.
 // A handle waits only for the first part of a commit. That part is over, and its causes are
 // known, while the commit still runs.
 func TestOnlyTheLogOfAWaitIsKeptBackUntilItsCommitIsKnown(t *testing.T) {
@@ -174,6 +173,7 @@ func TestOnlyTheLogOfAWaitIsKeptBackUntilItsCommitIsKnown(t *testing.T) {
 	wantCulprits(t, got, Culprit{neighbour, Log, 100})
 }
 
+// The record of a commit can be lost.
 func TestAWaitWithoutACommitIsNotLost(t *testing.T) {
 	var l Ledger
 	var sum uint64
