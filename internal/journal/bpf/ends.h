@@ -20,7 +20,8 @@ __u64 buffer_ends;
 __u64 commit_ends;
 
 #ifndef UNTYPED_TASK
-/* Gives a pointer a type, so that it is read without a helper call: since 6.2. Newer headers have it. */
+/* Gives a pointer a type, so that it is read without a helper call: since 6.2. Newer headers have
+ * it. */
 extern void *bpf_rdonly_cast(const void *obj, __u32 btf_id) __ksym __weak;
 #endif
 
