@@ -196,7 +196,7 @@ func checkCanBeInMemory(node string, record Record) error {
 
 // memoryMountOptions are the beginnings of mount options that only a file system with its
 // journal in memory has.
-var memoryMountOptions = []string{"journal_data=", "partitions=", "placement=", "records=", "lock="}
+var memoryMountOptions = []string{"journal_data=", "partitions=", "placement=", "records=", "lock=", "log="}
 
 // withoutMemoryOptions removes such options.
 func withoutMemoryOptions(options string) string {

@@ -20,7 +20,8 @@ Exit codes:
   2    the command line, or a file given to it, is wrong
   3    this host lacks something: root, BTF, BFQ or FUSE
   130  interrupted by Ctrl-C, SIGTERM, SIGHUP or SIGQUIT, after cleaning up;
-       control, adopt, agent and serve docker, which run until then, end with 0
+       control, adopt, agent, volume keep and serve docker, which run until then,
+       end with 0
   141  nobody reads the output any more, as after "| head"; after cleaning up
 
 Files:

@@ -169,6 +169,9 @@ func (r *reader) read(file document) {
 		if len(problems) == 0 && len(section.Devices) == 0 {
 			r.Refuse(file.Control.Line, "control: no devices: want a list, such as devices: [sda]")
 		}
+		if section.StateDir == control.DefaultStateDir {
+			section.StateDir = c.StateDir // in a pod, only this is a directory of the node
+		}
 		c.Control = &section
 	}
 	if c.Control != nil && !c.Account {

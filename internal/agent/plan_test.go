@@ -166,6 +166,7 @@ func TestTheConfigurationIsCheckedAsAWhole(t *testing.T) {
 	config, err := ReadConfig(strings.NewReader(`
 kubelet_dir: /data/kubelet/
 cri_socket: unix:///run/crio/crio.sock
+state_dir: /mnt/daybook
 placement: neutral
 interval: 500ms
 metrics: ""
@@ -182,6 +183,13 @@ control: {devices: [sda], containers: [{match: "web/*", weight: 300}]}
 		config.Interval != 500*time.Millisecond || config.Metrics != "" || !config.Account || !config.Waits || !config.APIServer || len(config.Namespaces) != 2 ||
 		config.Weights[Guaranteed] != 300 || config.Weights[BestEffort] != 20 || config.Control == nil || config.Control.Devices[0] != "sda" {
 		t.Errorf("%+v", config)
+	}
+	// In a pod, a directory of the container ends with it: control keeps its records where the agent does.
+	if config.StateDir != "/mnt/daybook" || config.Control.StateDir != "/mnt/daybook" {
+		t.Errorf("state in %s, that of control in %s; want /mnt/daybook", config.StateDir, config.Control.StateDir)
+	}
+	if config, err := ReadConfig(strings.NewReader("state_dir: /a\ncontrol: {devices: [sda], state_dir: /b}\n"), "x"); err != nil || config.Control.StateDir != "/b" {
+		t.Errorf("a directory for control alone: %+v, %v", config.Control, err)
 	}
 	if config, err := ReadConfig(strings.NewReader(""), "x"); err != nil || config.Interval != time.Second || config.Control != nil || config.APIServer || config.Waits {
 		t.Errorf("%+v, %v", config, err)

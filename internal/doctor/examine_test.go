@@ -317,6 +317,20 @@ func TestAContainerBelowAnotherManagerIsNotOfTheSystemsSystemd(t *testing.T) {
 	}
 }
 
+// What is said of a disk is true of it.
+func TestADiskThatSeeksWithoutBFQIsNotSaidNotToSeek(t *testing.T) {
+	f := recorded(t, "debian12-nvme")
+	f.Kernel.BFQ = ""
+	d := f.Disks[0]
+	d.Available, d.Cost, d.Scheduler = []string{"none", "mq-deadline"}, &Cost{}, "mq-deadline"
+	for seeks, why := range map[bool]string{true: "this kernel has no BFQ", false: "the disk does not seek"} {
+		d.Rotational = seeks
+		if a := adviseDisk(f, d); a.Scheduler != "io.cost" || !strings.HasPrefix(a.Why, why) {
+			t.Errorf("%v: %+v; want io.cost, because %s", seeks, a, why)
+		}
+	}
+}
+
 // Persistent memory and native NVMe multipath have neither a scheduler nor io.cost.
 func TestADiskWithoutARequestQueueIsAdvisedNoScheduler(t *testing.T) {
 	f := recorded(t, "debian12-nvme")

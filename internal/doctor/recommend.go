@@ -67,6 +67,10 @@ func adviseDisk(f Facts, d Disk) DiskAdvice {
 		return DiskAdvice{Disk: d.Name, Actuator: "weights", Scheduler: "bfq",
 			Why:      "the disk says that it seeks: BFQ gives each container slices of time, and its tunables make the weights hold",
 			Commands: []string{enableBFQ(f, d), "daybook control --config /etc/daybook/control.yaml --dry-run   # with tunables: docs/control.md"}}
+	case costs && d.Rotational:
+		return DiskAdvice{Disk: d.Name, Actuator: "weights", Scheduler: "io.cost",
+			Why:      "this kernel has no BFQ: io.cost divides the disk, once its model is measured",
+			Commands: []string{measureForCost(d), run}}
 	case costs:
 		return DiskAdvice{Disk: d.Name, Actuator: "weights", Scheduler: "io.cost",
 			Why:      "the disk does not seek: io.cost divides it without a queue of its own, once its model is measured; BFQ costs throughput there",

@@ -457,7 +457,7 @@ static void run_all(void)
 	engine.journal->platform = host;
 }
 
-#define SCHEDULES 2000u
+#define SCHEDULES 20000u
 #else
 static void *run_in_thread(void *argument)
 {

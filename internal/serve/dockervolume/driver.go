@@ -311,7 +311,10 @@ func (d *driver) get(ctx context.Context, name string) (info, error) {
 		"weight": status.Weight, "users": len(ids),
 	}
 	if status.Mountpoint != "" {
-		details["loop_device"], details["direct_io"] = status.LoopDevice, status.DirectIO
+		details["block_device"], details["direct_io"] = status.BlockDevice, status.DirectIO
+		if status.LoopDevice != "" {
+			details["loop_device"] = status.LoopDevice
+		}
 		details["jbd2_pid"], details["journal_cgroup"], details["placed"] = status.JBD2PID, status.JournalCgroup, status.Placed
 		details["parent_cgroup"], details["weight_in_force"] = status.ParentCgroup, status.WeightInForce
 	}

@@ -80,7 +80,7 @@ func TestVolumeStaysAttachedUntilItsLastUserGoes(t *testing.T) {
 	r.mount(name, "two") // asked again
 	details := r.call("VolumeDriver.Get", object{"Name": name})["Volume"].(object)["Status"].(object)
 	if details["users"] != 2.0 || details["size_bytes"] != float64(32<<20) || details["placed"] != true || details["direct_io"] != true ||
-		details["journal_cgroup"] != "/daybook/"+name+"/journal" {
+		details["journal_cgroup"] != "/daybook/"+name+"/journal" || details["block_device"] == nil || details["block_device"] != details["loop_device"] {
 		t.Errorf("details: %v", details)
 	}
 	if got := r.call("VolumeDriver.Path", object{"Name": name})["Mountpoint"]; got != first {
