@@ -51,9 +51,9 @@ func TestANameIsHeldByOneCallAtATime(t *testing.T) {
 	}
 }
 
-// A call that never ends, such as one that waits for a broken disk, is repeated by the engine. The
-// repeated calls must not take all places for ever.
-func TestCallsThatWaitForAnotherEndWithTheirEngine(t *testing.T) {
+// emptyDriver has a pool without volumes.
+func emptyDriver(t *testing.T) *driver {
+	t.Helper()
 	needs.Root(t)
 	log := slog.New(slog.DiscardHandler)
 	pool, err := volume.Open(t.Context(), t.TempDir()+"/pool", volume.PoolOptions{Create: true, Log: log})
@@ -64,6 +64,13 @@ func TestCallsThatWaitForAnotherEndWithTheirEngine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return d
+}
+
+// A call that never ends, such as one that waits for a broken disk, is repeated by the engine. The
+// repeated calls must not take all places for ever.
+func TestCallsThatWaitForAnotherEndWithTheirEngine(t *testing.T) {
+	d := emptyDriver(t)
 	release, err := d.names.hold(t.Context(), "a")
 	if err != nil {
 		t.Fatal(err)
@@ -95,16 +102,7 @@ func TestCallsThatWaitForAnotherEndWithTheirEngine(t *testing.T) {
 
 // The engine does not repeat an unmount that it gave up: its user would stay recorded, and the volume attached.
 func TestAnUnmountIsMadeAlsoIfItsEngineGaveItUp(t *testing.T) {
-	needs.Root(t)
-	log := slog.New(slog.DiscardHandler)
-	pool, err := volume.Open(t.Context(), t.TempDir()+"/pool", volume.PoolOptions{Create: true, Log: log})
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := newDriver(pool, Options{TargetDir: t.TempDir(), ParseBytes: parseTest}, log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := emptyDriver(t)
 	if err := d.users.set("a", "", []string{"1", "2"}); err != nil {
 		t.Fatal(err)
 	}
