@@ -52,9 +52,9 @@ func lookAtDevice(given string) (node string, facts backing.Facts, err error) {
 	return node, facts, nil
 }
 
-// withJournalDevice locks the device that becomes the journal while make makes the volume, with
+// withJournalDevice locks the device that becomes the journal while create makes the volume, with
 // options that have its absolute path. If that fails, the device is empty again.
-func withJournalDevice(ctx context.Context, o CreateOptions, make func(CreateOptions) (Record, error)) (record Record, err error) {
+func withJournalDevice(ctx context.Context, o CreateOptions, create func(CreateOptions) (Record, error)) (record Record, err error) {
 	node, _, err := lookAtDevice(o.JournalDevice)
 	if err != nil {
 		return Record{}, err
@@ -68,7 +68,7 @@ func withJournalDevice(ctx context.Context, o CreateOptions, make func(CreateOpt
 	}
 	defer l.Release()
 	o.JournalDevice = node
-	if record, err = make(o); err != nil {
+	if record, err = create(o); err != nil {
 		return Record{}, errors.Join(err, backing.Wipe(context.WithoutCancel(ctx), node))
 	}
 	return record, nil

@@ -175,7 +175,8 @@ func (l *Ledger) Divide(events Events, commits []journal.Commit, owner func(dev 
 	return out
 }
 
-// Combine adds the waits of two successive intervals.
+// Combine adds the waits of two successive collections, or sums of them. The culprits of a sum are
+// in no order.
 func Combine(a, b []Waiter) []Waiter {
 	if len(a) == 0 {
 		return b
