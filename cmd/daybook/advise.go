@@ -17,8 +17,6 @@ import (
 	"github.com/daybook-project/daybook/internal/account"
 	"github.com/daybook-project/daybook/internal/advise"
 	"github.com/daybook-project/daybook/internal/advise/survey"
-	"github.com/daybook-project/daybook/internal/blame"
-	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/cgroup"
 	"github.com/daybook-project/daybook/internal/container"
 	"github.com/daybook-project/daybook/internal/digits"
@@ -148,48 +146,19 @@ func measureAdvice(ctx context.Context, o sourceOptions, pattern string, volumeB
 	if len(waiting) == 0 {
 		out.note = whyNoAdvice(sample.Waiters, pattern)
 	}
-	disks := disksOf(sample.Waiters)
+	measured := survey.Interval{Sample: sample, Requests: reading, Cgroups: cgroups, Recognised: requests.RecognisesCommits(), Release: kernel.Release()}
 	for _, w := range waiting {
 		if limit > 0 && len(out.Waiters) == limit {
 			break
 		}
-		in := advise.Measured(sample.Waiters, w.Cgroup, w.Device, sample.IntervalSeconds, sameDisk(disks, w.Device)...)
-		one := advisedOne{Cgroup: w.Cgroup, Name: w.Name, Device: w.Device}
-		found, err := survey.Of(w.Device)
-		if err != nil { // other containers on other file systems get their advice all the same
-			one.Advice = advise.Unpredicted(in, err.Error())
-			out.Waiters = append(out.Waiters, one)
-			continue
-		}
-		sums, moves := reading.Sums[found.Disk.Dev], reading.Moves[found.Disk.Dev]
-		own := make(map[uint64]bool)
-		for _, c := range cgroups {
-			if c.Path == w.Cgroup || w.Cgroup != account.RootCgroup && strings.HasPrefix(c.Path, w.Cgroup+"/") {
-				own[c.ID] = true
-			}
-		}
-		if text := missingTimes(found.Disk.Name, sums); text != "" && !slices.Contains(out.Missing, text) {
-			out.Missing = append(out.Missing, text)
-		}
-		for key, sum := range sums {
-			survey.Count(&in, key.Class, own[key.Cgroup], sum)
-		}
-		if why := whyUnpredicted(in, requests.RecognisesCommits(), kernel.Release()); why != "" {
-			one.Advice = advise.Unpredicted(in, why)
-			out.Waiters = append(out.Waiters, one)
-			continue
-		}
-		for key, sum := range moves {
-			survey.CountMoves(&in, key.Of.Class, own[key.Of.Cgroup], key.Before.Class, own[key.Before.Cgroup], sum)
-		}
-		var share float64
-		if at := slices.IndexFunc(sample.Devices, func(d account.Device) bool { return d.Device == found.Disk.Name }); at >= 0 {
-			share = survey.ShareOf(sample.Devices[at], w.Cgroup)
-		}
-		if one.Advice, err = advise.Predict(found.Measured(in, volumeBytes, share)); err != nil {
+		advice, missing, err := measured.Advise(w, volumeBytes)
+		if err != nil {
 			return out, err
 		}
-		out.Waiters = append(out.Waiters, one)
+		if missing != "" && !slices.Contains(out.Missing, missing) {
+			out.Missing = append(out.Missing, missing)
+		}
+		out.Waiters = append(out.Waiters, advisedOne{Cgroup: w.Cgroup, Name: w.Name, Device: w.Device, Advice: advice})
 	}
 	return out, nil
 }
@@ -212,65 +181,6 @@ func measureInterval(ctx context.Context, source account.Source, requests reques
 	}
 	after, err := requests.ReadAll()
 	return sample, after.Less(before), err
-}
-
-// disksOf finds the disk of each file system on which calls waited, if there is one.
-func disksOf(waiters []account.Waiter) map[string]blockdev.Dev {
-	disks := make(map[string]blockdev.Dev)
-	for _, w := range waiters {
-		if _, known := disks[w.Device]; known {
-			continue
-		}
-		device, err := blockdev.Lookup(w.Device)
-		if err != nil {
-			continue
-		}
-		if disk, err := device.Bottom(); err == nil {
-			disks[w.Device] = disk.Dev
-		}
-	}
-	return disks
-}
-
-// sameDisk lists the other file systems on the disk of one.
-func sameDisk(disks map[string]blockdev.Dev, device string) (others []string) {
-	disk, known := disks[device]
-	for other, of := range disks {
-		if known && of == disk && other != device {
-			others = append(others, other)
-		}
-	}
-	return others
-}
-
-// whyUnpredicted says if the writes of the journal are not known from those of data.
-func whyUnpredicted(in advise.Input, recognised bool, release string) string {
-	if recognised || marksJournal(release) || in.Phases[blame.Log.String()] == 0 {
-		return ""
-	}
-	return "a kernel before 6.8 marks the writes of the journal only with some updates, and this one hides the functions by which they are recognised (kernel.kptr_restrict)"
-}
-
-// marksJournal reports whether jbd2 marks its writes on all kernels of a release. That marked
-// writes are seen does not show it: metadata in place is marked on older kernels, too.
-func marksJournal(release string) bool {
-	var major, minor int
-	_, err := fmt.Sscanf(release, "%d.%d", &major, &minor)
-	return err == nil && (major > 6 || major == 6 && minor >= 8)
-}
-
-// missingTimes says if the kernel does not note when the requests of a disk begin.
-func missingTimes(disk string, sums map[disktime.Key]disktime.Sums) string {
-	var all disktime.Sums
-	for key, sum := range sums {
-		if key.Class != disktime.Flush {
-			all = all.Add(sum)
-		}
-	}
-	if all.Requests == 0 || all.QueuedNanoseconds > 0 {
-		return ""
-	}
-	return "the kernel does not note when requests of " + disk + " begin: the queue in its scheduler counts as 0, and ranges are too small"
 }
 
 // waitingContainers lists the containers that sync, each once on each file system, the

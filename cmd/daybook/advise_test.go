@@ -159,22 +159,6 @@ func TestTheColumnsOfAdviceAreAligned(t *testing.T) {
 	}
 }
 
-func TestAKernelThatNotesNoStartOfRequestsIsReported(t *testing.T) {
-	key := disktime.Key{Cgroup: 1, Class: disktime.Data}
-	for _, test := range []struct {
-		sums disktime.Sums
-		want bool
-	}{
-		{disktime.Sums{}, false},
-		{disktime.Sums{Requests: 3, QueuedNanoseconds: 1, ServedNanoseconds: 9}, false},
-		{disktime.Sums{Requests: 3, ServedNanoseconds: 9}, true},
-	} {
-		if got := missingTimes("sda", map[disktime.Key]disktime.Sums{key: test.sums}); strings.Contains(got, "sda") != test.want {
-			t.Errorf("%+v: %q", test.sums, got)
-		}
-	}
-}
-
 // steps is a source, and times of requests, that note in which order they are read.
 type steps struct{ done []string }
 
@@ -203,51 +187,6 @@ func TestRequestsAreThoseOfTheIntervalOfTheWaits(t *testing.T) {
 	}
 	if want := []string{"requests", "waits", "requests"}; !slices.Equal(s.done, want) {
 		t.Errorf("read %q, want %q", s.done, want)
-	}
-}
-
-func TestFileSystemsOfTheSameDiskAreFound(t *testing.T) {
-	sda, sdb := blockdev.Dev{Major: 8}, blockdev.Dev{Major: 8, Minor: 16}
-	disks := map[string]blockdev.Dev{"sda1": sda, "sda2": sda, "sdb1": sdb}
-	for device, want := range map[string]string{"sda1": "sda2", "sda2": "sda1", "sdb1": "", "md0": ""} {
-		if got := strings.Join(sameDisk(disks, device), " "); got != want {
-			t.Errorf("beside %s: %q, want %q", device, got, want)
-		}
-	}
-	loop := ext4test.New(t, ext4test.Options{}).Disk
-	got := disksOf([]account.Waiter{{Device: loop.Name}, {Device: loop.Name}, {Device: "no-such-disk"}})
-	if len(got) != 1 || got[loop.Name] != loop.Dev {
-		t.Errorf("disks %v; want that of %s", got, loop.Name)
-	}
-}
-
-// Then the journal's writes would count as data of others.
-func TestNothingIsPredictedIfTheWritesOfTheJournalAreNotKnown(t *testing.T) {
-	waits := advise.Input{Phases: map[string]float64{"log": 1}}
-	// Metadata in place is marked on all kernels, by ext4 and by others.
-	inPlace := waits
-	inPlace.Metadata.Count = 1
-	const old, updated, marks = "5.15.0-91-generic", "6.1.0-49-amd64", "6.8.0-31-generic"
-	for name, c := range map[string]struct {
-		in         advise.Input
-		recognised bool
-		release    string
-		refused    bool
-	}{
-		"hidden":               {waits, false, old, true},
-		"recognised":           {waits, true, old, false},
-		"marked in place":      {inPlace, false, old, true},
-		"marks with an update": {inPlace, false, updated, true}, // it is not known
-		"marked":               {inPlace, false, marks, false},
-		"marked later":         {inPlace, false, "10.0", false},
-		"journal elsewhere":    {waits, false, marks, false},
-		"unknown":              {inPlace, false, "", true},
-		"never a log":          {advise.Input{Phases: map[string]float64{"own_data": 1}}, false, old, false},
-		"nothing known":        {advise.Input{}, false, old, false},
-	} {
-		if why := whyUnpredicted(c.in, c.recognised, c.release); (why != "") != c.refused {
-			t.Errorf("%s: %q", name, why)
-		}
 	}
 }
 

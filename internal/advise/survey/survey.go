@@ -1,5 +1,5 @@
-// Package survey reads what advise needs to know of a host: how a file system is
-// mounted, and what its disk has space for. It changes nothing.
+// Package survey puts together what advise predicts from: the requests of one measured
+// interval, how a file system is mounted, and what its disk has space for. It changes nothing.
 package survey
 
 import (
@@ -13,10 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/daybook-project/daybook/internal/account"
 	"github.com/daybook-project/daybook/internal/advise"
 	"github.com/daybook-project/daybook/internal/blockdev"
-	"github.com/daybook-project/daybook/internal/disktime"
 	"github.com/daybook-project/daybook/internal/ext4"
 )
 
@@ -91,24 +89,6 @@ func checkJournal(dev blockdev.Dev) error {
 func byWeight(disk blockdev.Disk) bool {
 	idle, err := disk.Tunable("slice_idle")
 	return err == nil && strings.TrimSpace(idle) != "0"
-}
-
-// ShareOf is the part of a disk that a cgroup has by its weight, among all in the sample that
-// had I/O; 0: not known.
-func ShareOf(device account.Device, cgroup string) float64 {
-	var own, all float64
-	for _, c := range device.Containers {
-		if c.Cgroup == cgroup {
-			own = c.TargetShare
-		}
-		if c.Cgroup == cgroup || c.Bytes() > 0 {
-			all += c.TargetShare
-		}
-	}
-	if own <= 0 {
-		return 0
-	}
-	return own / all
 }
 
 // ModeOf returns the mode of a file system from all its mount options.
@@ -211,49 +191,4 @@ func (f FileSystem) Measured(in advise.Input, volumeBytes uint64, share float64)
 		in.SpanShare = min(1, float64(volumeBytes)/float64(f.SizeBytes))
 	}
 	return in
-}
-
-// Count adds requests to what a container's input has; own: they are the container's.
-func Count(in *advise.Input, class disktime.Class, own bool, sums disktime.Sums) {
-	r := advise.Requests{
-		Count:         sums.Requests,
-		QueuedSeconds: float64(sums.QueuedNanoseconds) / 1e9,
-		ServedSeconds: float64(sums.ServedNanoseconds) / 1e9,
-		AloneSeconds:  float64(sums.AloneNanoseconds) / 1e9,
-	}
-	switch {
-	case class == disktime.Flush:
-		in.Flushes = in.Flushes.Add(r)
-	case class == disktime.Metadata:
-		in.Metadata = in.Metadata.Add(r)
-	case !own:
-		in.Others = in.Others.Add(r)
-	case class == disktime.Data:
-		in.Own = in.Own.Add(r)
-	}
-}
-
-// CountMoves adds moves to what a container's input has; own and ownBefore: the requests,
-// and those before them, are the container's.
-func CountMoves(in *advise.Input, class disktime.Class, own bool, classBefore disktime.Class, ownBefore bool, sums disktime.Moves) {
-	m := advise.Moves{
-		Requests: sums.Requests, Roots: float64(sums.Roots), Sectors: float64(sums.Sectors),
-		AloneSeconds: float64(sums.AloneMicroseconds) / 1e6, Products: float64(sums.Products) / 1e6,
-	}
-	in.Moves = in.Moves.Add(m)
-	if !inVolume(class, own) {
-		return
-	}
-	in.OwnMoves = in.OwnMoves.Add(m)
-	if inVolume(classBefore, ownBefore) {
-		in.Near = in.Near.Add(m)
-	}
-	if class == disktime.Metadata && classBefore == disktime.Metadata {
-		in.Journal = in.Journal.Add(m)
-	}
-}
-
-// inVolume reports whether requests would go to a volume of the container.
-func inVolume(class disktime.Class, own bool) bool {
-	return class == disktime.Metadata || own
 }
