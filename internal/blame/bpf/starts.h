@@ -10,6 +10,18 @@
 #include "waiters.h"
 #include "waits.h"
 
+/* further members of the kernel's type; see kernel.h */
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct journal_s___barrier {
+	unsigned long j_flags;
+	int j_barrier_count;
+};
+
+#pragma clang attribute pop
+
+#define JBD2_UNMOUNT 1 /* in j_flags */
+
 /*
  * ext4 reports when it starts a handle, and jbd2 when it has started it. What
  * is between is the wait for a locked transaction, or for space in the log. It
@@ -30,6 +42,7 @@ static __always_inline int measure_handle(void)
 		change(&starting, 1);
 	task->handle_from = bpf_ktime_get_ns();
 	task->checkpoint_from = 0;
+	end_checkpoint(task); /* no handle followed: the journal failed */
 	return 0;
 }
 
@@ -76,16 +89,30 @@ int BPF_PROG(handle_begins_any)
 }
 
 /*
+ * A task that unmounts, freezes, remounts or resizes checkpoints, too, and starts no handle
+ * after it. It empties the log while jbd2 lets no handle start, or in an unmount.
+ */
+static __always_inline bool empties_log(struct journal_s *of)
+{
+	struct journal_s___barrier *journal = (struct journal_s___barrier *)of;
+
+	return journal->j_barrier_count || journal->j_flags & JBD2_UNMOUNT;
+}
+
+/*
  * A task finds the log full and checkpoints, in its own context. Others that
  * need space sleep until it has finished, as tasks that wait for I/O do
  * (mutex_lock_io): see sleeps().
  */
 SEC("tp_btf/jbd2_checkpoint")
-int BPF_PROG(checkpoint)
+int BPF_PROG(checkpoint, struct journal_s *of)
 {
-	struct task *task = make_task((__u32)bpf_get_current_pid_tgid());
 	__u64 now = bpf_ktime_get_ns();
+	struct task *task;
 
+	if (!of || empties_log(of))
+		return 0;
+	task = make_task((__u32)bpf_get_current_pid_tgid());
 	if (!task || task->checkpointing)
 		return 0;
 	if (!task->handle_from) {
@@ -123,10 +150,7 @@ static __always_inline int handle_started(__u32 dev, bool memory)
 	span.from = from;
 	span.until = now;
 	span.dev = dev;
-	if (task->checkpointing) {
-		task->checkpointing = 0;
-		change(&checkpoints, -1);
-	}
+	end_checkpoint(task);
 	if (task->checkpoint_from) {
 		span.until = task->checkpoint_from;
 		checkpointed = now - span.until;

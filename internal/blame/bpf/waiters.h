@@ -94,18 +94,30 @@ static __always_inline struct task *make_task(__u32 pid)
 	return task_of(pid);
 }
 
+static __always_inline void end_checkpoint(struct task *task)
+{
+	if (task->checkpointing) {
+		task->checkpointing = 0;
+		change(&checkpoints, -1);
+	}
+}
+
 SEC("tp_btf/sched_process_exit")
 int BPF_PROG(task_ends, struct task_struct *ending)
 {
 	__u32 pid = ending->pid, at = pid & (TASK_PLACES - 1);
 	struct task_place *place = task_place(pid);
+	struct task *task = task_of(pid);
 
-	if (place->pid != pid)
+	if (!task)
 		return 0;
-	if (place->task.handle_from)
+	if (task->handle_from)
 		change(&starting, -1); /* it did not start: see forget_start() */
-	if (place->task.checkpointing)
-		change(&checkpoints, -1); /* no handle followed: an unmount */
+	end_checkpoint(task);
+	if (place->pid != pid) {
+		bpf_map_delete_elem(&tasks, &pid);
+		return 0;
+	}
 	place->pid = 0;
 	bpf_map_delete_elem(&taken, &at);
 	return 0;
