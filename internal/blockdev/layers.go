@@ -111,13 +111,22 @@ func (d Disk) PassesPagesOn() (bool, error) {
 // CopiesBelow returns the layer of the device that writes copies or blocks of its own to
 // the disks, such as "raid5 md0", or "" if none is known to. The kernel charges what such
 // a layer writes to the root cgroup, also a container's data.
-func (d Disk) CopiesBelow() (string, error) {
+func (d Disk) CopiesBelow() (string, error) { return d.layerOtherThan(passingOn) }
+
+// DropsFlagsBelow returns the layer of the device whose writes to the disks can lack the
+// flags of those that it gets, such as that of metadata (REQ_META): "raid1 md0"; "" if
+// none is known to.
+func (d Disk) DropsFlagsBelow() (string, error) { return d.layerOtherThan(passingFlagsOn) }
+
+// layerOtherThan returns the first layer of the device that is of no such kind, or that LVM
+// has for copies.
+func (d Disk) layerOtherThan(kinds []string) (string, error) {
 	layers, err := d.Layers()
 	if err != nil {
 		return "", err
 	}
 	for _, layer := range layers {
-		if !slices.Contains(passingOn, layer.Kind) {
+		if !slices.Contains(kinds, layer.Kind) {
 			return layer.Kind + " " + layer.Name, nil
 		}
 		disk, err := d.tree.orHost().lookupName(layer.Name)
@@ -138,3 +147,7 @@ var partOfCopying = regexp.MustCompile(`_([rm]image_[0-9]+|corig|wcorig|vdata)$`
 // passingOn are the kinds of layers that pass pages on. What LVM has in a logical
 // volume (a cache, a RAID with parity) is not known here.
 var passingOn = []string{"", "dm", "lvm", "mpath", "part", "linear", "raid0", "raid1", "raid10", "multipath"}
+
+// passingFlagsOn are the kinds of layers that pass the flags of a write on. In md, raid1
+// does so on some kernels only (6.1: no; 7.2: yes).
+var passingFlagsOn = []string{"", "dm", "lvm", "crypt", "mpath", "part", "linear", "raid0", "multipath"}

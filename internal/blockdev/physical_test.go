@@ -154,7 +154,7 @@ func TestEncryptionPassesNoPagesOn(t *testing.T) {
 	}
 }
 
-func TestLayersThatWriteCopiesAreNamed(t *testing.T) {
+func TestLayersThatWriteCopiesOrDropFlagsAreNamed(t *testing.T) {
 	l := layers{t: t, tree: Tree{Sys: t.TempDir()}}
 	l.add("sda", "8:0", "none [bfq]")
 	l.add("sdb", "8:16", "none [bfq]")
@@ -174,16 +174,24 @@ func TestLayersThatWriteCopiesAreNamed(t *testing.T) {
 	volume("dm-3", "253:3", "vg0-r", "dm-1", "dm-2")
 	volume("dm-4", "253:4", "vg0-on5", "md4")
 	volume("dm-5", "253:5", "vg0-on1", "md1")
-	for name, want := range map[string]string{
-		"sda": "", "md0": "", "md1": "", "md2": "", "md3": "", "md4": "raid5 md4", "dm-0": "", "dm-3": "LVM vg0-r_rimage_0",
-		"dm-4": "raid5 md4", "dm-5": "",
+	l.add("dm-6", "253:6", "none", "md0")
+	l.write(filepath.Join(l.tree.Sys, "devices/dm-6/dm/uuid"), "CRYPT-LUKS2-abc")
+	for name, want := range map[string]struct{ copies, flags string }{
+		"sda": {}, "md0": {}, "md3": {}, "dm-0": {},
+		"md1": {"", "raid1 md1"}, "md2": {"", "raid10 md2"}, "dm-5": {"", "raid1 md1"},
+		"md4": {"raid5 md4", "raid5 md4"}, "dm-4": {"raid5 md4", "raid5 md4"},
+		"dm-3": {"LVM vg0-r_rimage_0", "LVM vg0-r_rimage_0"},
+		"dm-6": {"crypt dm-6", ""}, // it copies what it writes, with the flags
 	} {
 		disk, err := l.tree.lookupName(name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if copies, err := disk.CopiesBelow(); err != nil || copies != want {
-			t.Errorf("%s: %q, %v; want %q", name, copies, err, want)
+		if copies, err := disk.CopiesBelow(); err != nil || copies != want.copies {
+			t.Errorf("%s: copies of %q, %v; want %q", name, copies, err, want.copies)
+		}
+		if drops, err := disk.DropsFlagsBelow(); err != nil || drops != want.flags {
+			t.Errorf("%s: %q drops flags, %v; want %q", name, drops, err, want.flags)
 		}
 	}
 }

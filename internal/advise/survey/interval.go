@@ -41,7 +41,7 @@ func (i Interval) Advise(w account.Waiter, volumeBytes uint64) (advice advise.Ad
 	for key, sum := range sums {
 		Count(&in, key.Class, own[key.Cgroup], sum)
 	}
-	if why := whyUnpredicted(in, i.Recognised, i.Release); why != "" {
+	if why := whyUnpredicted(in, found, i.Recognised, i.Release); why != "" {
 		return advise.Unpredicted(in, why), missing, nil
 	}
 	for key, sum := range i.Requests.Moves[found.Disk.Dev] {
@@ -96,8 +96,17 @@ func sameDisk(disks map[string]blockdev.Dev, device string) (others []string) {
 }
 
 // whyUnpredicted says if the writes of the journal are not known from those of data.
-func whyUnpredicted(in advise.Input, recognised bool, release string) string {
-	if recognised || marksJournal(release) || in.Phases[blame.Log.String()] == 0 {
+func whyUnpredicted(in advise.Input, f FileSystem, recognised bool, release string) string {
+	switch {
+	case in.Phases[blame.Log.String()] == 0:
+		return ""
+	case f.DropsFlags != "":
+		return f.DropsFlags + " does not always pass the mark of the journal's writes on to the disk, where the requests are timed"
+	case marksJournal(release):
+		return ""
+	case f.Mapped:
+		return "a kernel before 6.8 marks the writes of the journal only with some updates, and below device mapper and md they are not recognised in another way"
+	case recognised:
 		return ""
 	}
 	return "a kernel before 6.8 marks the writes of the journal only with some updates, and this one hides the functions by which they are recognised (kernel.kptr_restrict)"

@@ -48,25 +48,31 @@ func TestNothingIsPredictedIfTheWritesOfTheJournalAreNotKnown(t *testing.T) {
 	// Metadata in place is marked on all kernels, by ext4 and by others.
 	inPlace := waits
 	inPlace.Metadata.Count = 1
+	disk, mapped := FileSystem{}, FileSystem{Mapped: true}
+	mirrored := FileSystem{Mapped: true, DropsFlags: "raid1 md0"}
 	const old, updated, marks = "5.15.0-91-generic", "6.1.0-49-amd64", "6.8.0-31-generic"
 	for name, c := range map[string]struct {
 		in         advise.Input
+		on         FileSystem
 		recognised bool
 		release    string
 		refused    bool
 	}{
-		"hidden":               {waits, false, old, true},
-		"recognised":           {waits, true, old, false},
-		"marked in place":      {inPlace, false, old, true},
-		"marks with an update": {inPlace, false, updated, true}, // it is not known
-		"marked":               {inPlace, false, marks, false},
-		"marked later":         {inPlace, false, "10.0", false},
-		"journal elsewhere":    {waits, false, marks, false},
-		"unknown":              {inPlace, false, "", true},
-		"never a log":          {advise.Input{Phases: map[string]float64{"own_data": 1}}, false, old, false},
-		"nothing known":        {advise.Input{}, false, old, false},
+		"hidden":               {waits, disk, false, old, true},
+		"recognised":           {waits, disk, true, old, false},
+		"marked in place":      {inPlace, disk, false, old, true},
+		"marks with an update": {inPlace, disk, false, updated, true}, // it is not known
+		"marked":               {inPlace, disk, false, marks, false},
+		"marked later":         {inPlace, disk, false, "10.0", false},
+		"journal elsewhere":    {waits, disk, false, marks, false},
+		"unknown":              {inPlace, disk, false, "", true},
+		"never a log":          {advise.Input{Phases: map[string]float64{"own_data": 1}}, mirrored, false, old, false},
+		"nothing known":        {advise.Input{}, disk, false, old, false},
+		"mapped":               {waits, mapped, true, old, true}, // the disk gets copies, which nobody recognises
+		"mapped, with marks":   {waits, mapped, true, marks, false},
+		"marks are dropped":    {waits, mirrored, true, marks, true},
 	} {
-		if why := whyUnpredicted(c.in, c.recognised, c.release); (why != "") != c.refused {
+		if why := whyUnpredicted(c.in, c.on, c.recognised, c.release); (why != "") != c.refused {
 			t.Errorf("%s: %q", name, why)
 		}
 	}

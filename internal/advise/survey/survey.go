@@ -23,7 +23,11 @@ const MinVolumeBytes = 1 << 30
 
 // FileSystem is a mounted ext4 with its disk.
 type FileSystem struct {
-	Disk       blockdev.Disk
+	Disk blockdev.Disk
+	// Mapped reports that device mapper or md is between the file system and the disk: its
+	// requests are then copies. DropsFlags is as of [blockdev.Disk.DropsFlagsBelow].
+	Mapped     bool
+	DropsFlags string
 	Mode       advise.Mode
 	Rotational bool
 	// ByWeight reports that the disk's scheduler divides its time by weights, and keeps the
@@ -49,7 +53,10 @@ func Of(device string) (FileSystem, error) {
 	if err != nil {
 		return FileSystem{}, err
 	}
-	f := FileSystem{Disk: disk}
+	f := FileSystem{Disk: disk, Mapped: upper.Dev != disk.Dev}
+	if f.DropsFlags, err = upper.DropsFlagsBelow(); err != nil {
+		return f, err
+	}
 	if err := checkJournal(upper.Dev); err != nil {
 		return f, err
 	}
