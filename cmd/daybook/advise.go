@@ -146,7 +146,7 @@ func measureAdvice(ctx context.Context, o sourceOptions, pattern string, volumeB
 	if len(waiting) == 0 {
 		out.note = whyNoAdvice(sample.Waiters, pattern)
 	}
-	measured := survey.Interval{Sample: sample, Requests: reading, Cgroups: cgroups, Recognised: requests.RecognisesCommits(), Release: kernel.Release()}
+	measured := survey.Interval{Sample: sample, Requests: reading, Cgroups: cgroups, Recognised: requests.RecognisesCommits(), Kernel: kernel.Running()}
 	for _, w := range waiting {
 		if limit > 0 && len(out.Waiters) == limit {
 			break

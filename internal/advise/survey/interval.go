@@ -1,7 +1,6 @@
 package survey
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -11,6 +10,7 @@ import (
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/cgroup"
 	"github.com/daybook-project/daybook/internal/disktime"
+	"github.com/daybook-project/daybook/internal/kernel"
 )
 
 // Interval is what was measured in one interval on one host.
@@ -21,8 +21,7 @@ type Interval struct {
 	Cgroups  []cgroup.Cgroup
 	// Recognised reports that writes of a journal are known by the functions that send them.
 	Recognised bool
-	// Release is that of the kernel.
-	Release string
+	Kernel     kernel.Stable
 }
 
 // Advise predicts what remedies give to one of the sample's waiters. volumeBytes is the size
@@ -41,7 +40,7 @@ func (i Interval) Advise(w account.Waiter, volumeBytes uint64) (advice advise.Ad
 	for key, sum := range sums {
 		Count(&in, key.Class, own[key.Cgroup], sum)
 	}
-	if why := whyUnpredicted(in, found, i.Recognised, i.Release); why != "" {
+	if why := whyUnpredicted(in, found, i.Recognised, i.Kernel); why != "" {
 		return advise.Unpredicted(in, why), missing, nil
 	}
 	for key, sum := range i.Requests.Moves[found.Disk.Dev] {
@@ -96,13 +95,13 @@ func sameDisk(disks map[string]blockdev.Dev, device string) (others []string) {
 }
 
 // whyUnpredicted says if the writes of the journal are not known from those of data.
-func whyUnpredicted(in advise.Input, f FileSystem, recognised bool, release string) string {
+func whyUnpredicted(in advise.Input, f FileSystem, recognised bool, running kernel.Stable) string {
 	switch {
 	case in.Phases[blame.Log.String()] == 0:
 		return ""
 	case f.DropsFlags != "":
 		return f.DropsFlags + " does not always pass the mark of the journal's writes on to the disk, where the requests are timed"
-	case marksJournal(release):
+	case marksJournal(running):
 		return ""
 	case f.Mapped:
 		return "a kernel before 6.8 marks the writes of the journal only with some updates, and below device mapper and md they are not recognised in another way"
@@ -112,12 +111,11 @@ func whyUnpredicted(in advise.Input, f FileSystem, recognised bool, release stri
 	return "a kernel before 6.8 marks the writes of the journal only with some updates, and this one hides the functions by which they are recognised (kernel.kptr_restrict)"
 }
 
-// marksJournal reports whether jbd2 marks its writes on all kernels of a release. That marked
-// writes are seen does not show it: metadata in place is marked on older kernels, too.
-func marksJournal(release string) bool {
-	var major, minor int
-	_, err := fmt.Sscanf(release, "%d.%d", &major, &minor)
-	return err == nil && (major > 6 || major == 6 && minor >= 8)
+// marksJournal reports whether jbd2 marks its writes: since 6.8 ("jbd2: increase the journal
+// IO's priority"), and in updates: 6.6.13 has it by its changelog, 6.1.176 was tried. That
+// marked writes are seen does not show it: metadata in place is marked on older kernels, too.
+func marksJournal(running kernel.Stable) bool {
+	return running.AtLeast(6, 8) || running.Is(6, 6, 13) || running.Is(6, 1, 176)
 }
 
 // missingTimes says if the kernel does not note when the requests of a disk begin.

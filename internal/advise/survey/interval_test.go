@@ -9,6 +9,7 @@ import (
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/disktime"
 	"github.com/daybook-project/daybook/internal/ext4test"
+	"github.com/daybook-project/daybook/internal/kernel"
 )
 
 func TestAKernelThatNotesNoStartOfRequestsIsReported(t *testing.T) {
@@ -50,29 +51,31 @@ func TestNothingIsPredictedIfTheWritesOfTheJournalAreNotKnown(t *testing.T) {
 	inPlace.Metadata.Count = 1
 	disk, mapped := FileSystem{}, FileSystem{Mapped: true}
 	mirrored := FileSystem{Mapped: true, DropsFlags: "raid1 md0"}
-	const old, updated, marks = "5.15.0-91-generic", "6.1.0-49-amd64", "6.8.0-31-generic"
+	old, updated, marks := kernel.Stable{Major: 5, Minor: 15}, kernel.Stable{Major: 6, Minor: 1, Update: 176}, kernel.Stable{Major: 6, Minor: 8}
 	for name, c := range map[string]struct {
 		in         advise.Input
 		on         FileSystem
 		recognised bool
-		release    string
+		kernel     kernel.Stable
 		refused    bool
 	}{
 		"hidden":               {waits, disk, false, old, true},
 		"recognised":           {waits, disk, true, old, false},
 		"marked in place":      {inPlace, disk, false, old, true},
-		"marks with an update": {inPlace, disk, false, updated, true}, // it is not known
+		"marks with an update": {inPlace, disk, false, updated, false},
+		"an earlier update":    {inPlace, disk, false, kernel.Stable{Major: 6, Minor: 6, Update: 12}, true},
+		"update not known":     {inPlace, disk, false, kernel.Stable{Major: 6, Minor: 1}, true},
 		"marked":               {inPlace, disk, false, marks, false},
-		"marked later":         {inPlace, disk, false, "10.0", false},
+		"marked later":         {inPlace, disk, false, kernel.Stable{Major: 10}, false},
 		"journal elsewhere":    {waits, disk, false, marks, false},
-		"unknown":              {inPlace, disk, false, "", true},
+		"unknown":              {inPlace, disk, false, kernel.Stable{}, true},
 		"never a log":          {advise.Input{Phases: map[string]float64{"own_data": 1}}, mirrored, false, old, false},
 		"nothing known":        {advise.Input{}, disk, false, old, false},
 		"mapped":               {waits, mapped, true, old, true}, // the disk gets copies, which nobody recognises
 		"mapped, with marks":   {waits, mapped, true, marks, false},
 		"marks are dropped":    {waits, mirrored, true, marks, true},
 	} {
-		if why := whyUnpredicted(c.in, c.on, c.recognised, c.release); (why != "") != c.refused {
+		if why := whyUnpredicted(c.in, c.on, c.recognised, c.kernel); (why != "") != c.refused {
 			t.Errorf("%s: %q", name, why)
 		}
 	}
