@@ -235,7 +235,7 @@ type attributionNoted struct {
 	Class   uint64
 	Bio     uint64
 	Layered uint32
-	Pad     uint32
+	Early   uint32
 }
 
 type attributionRecentOwner struct {

@@ -94,11 +94,7 @@ func TestFlushesThatASyncWaitsForAreTimed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	page, err := unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer unix.Munmap(page)
+	page := onePage(t)
 	p, err := Open()
 	if err != nil {
 		t.Fatal(err)
@@ -137,4 +133,19 @@ func TestFlushesThatASyncWaitsForAreTimed(t *testing.T) {
 			t.Errorf("syncs: %v; %v in flushes, %v in requests, of %v", syncs, flushed, busy, took)
 		}
 	}
+}
+
+// onePage returns memory of the size and alignment that direct I/O needs.
+func onePage(t *testing.T) []byte {
+	t.Helper()
+	page, err := unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Munmap(page); err != nil {
+			t.Error(err)
+		}
+	})
+	return page
 }

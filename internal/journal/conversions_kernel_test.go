@@ -23,8 +23,7 @@ func TestTheConversionOfExtentsIsForTheOwnerOfTheFile(t *testing.T) {
 		for name, write := range map[string]func(t *testing.T, file *os.File, owned func()){"buffered": writeBuffered, "direct": writeDirect} {
 			t.Run(map[bool]string{true: "from the work/", false: "from the start/"}[told]+name, func(t *testing.T) {
 				if !told {
-					symbolsFile = filepath.Join(t.TempDir(), "none")
-					defer func() { symbolsFile = "/proc/kallsyms" }()
+					hideFunctions(t)
 				}
 				ownsConversions(t, told, write)
 			})

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/internal/ext4test"
@@ -118,6 +120,37 @@ func TestWritesToALogAreRecognisedByWhereItIs(t *testing.T) {
 	}
 	if place := placeOf(t, looks, fs.Dev()); place.Log.Bytes != 0 {
 		t.Errorf("%d bytes were recognised by where the log is, without being told", place.Log.Bytes)
+	}
+}
+
+// Where the kernel hides its functions, each bio of a journal is noted when it is submitted. What
+// is recognised by its place leaves the note, and the kernel uses the memory for other writes.
+func TestAWriteInTheMemoryOfAJournalsIsNoJournalWhereFunctionsAreHidden(t *testing.T) {
+	hideFunctions(t)
+	fs := ext4test.New(t, ext4test.Options{})
+	data := filepath.Join(fs.Dir, "data")
+	if err := os.WriteFile(data, make([]byte, 64<<10), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	knows, looks := told(t, fs.Dir, fs.Dev(), fs.Dev())
+	direct, err := os.OpenFile(data, os.O_WRONLY|unix.O_DIRECT, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer direct.Close()
+	page := onePage(t)
+	for n := range 100 {
+		if err := os.WriteFile(filepath.Join(fs.Dir, fmt.Sprint(n)), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		syncFS(t, fs.Dir)
+		if _, err := direct.WriteAt(page, int64(n%16)<<12); err != nil {
+			t.Fatal(err)
+		}
+	}
+	compare(t, knows, looks, fs.Dev(), fs.Dev())
+	if place := placeOf(t, knows, fs.Dev()); place.Log.Bytes == 0 {
+		t.Error("nothing was recognised by where the log is")
 	}
 }
 

@@ -24,7 +24,7 @@ func TestAJournalWriteInTheMemoryOfAnotherJournalsIsItsOwn(t *testing.T) {
 	}
 }
 
-// keepsItsBytes leaves notes of other bios: at the same addresses, or at this one.
+// keepsItsBytes leaves notes of another journal on a mapped device: of the same bios, or of this one.
 func keepsItsBytes(t *testing.T, load func() (*ebpf.CollectionSpec, error), bio uint64) (void bool) {
 	t.Helper()
 	fs := ext4test.New(t, ext4test.Options{ExternalJournal: true})
@@ -40,7 +40,13 @@ func keepsItsBytes(t *testing.T, load func() (*ebpf.CollectionSpec, error), bio 
 	if err != nil {
 		t.Fatal(err)
 	}
-	leaveNotes(t, p, fs.Dir, bio)
+	leaveNotes(t, p, fs.Dir, func(note *attributionNoted) {
+		const another = 4711
+		note.Class, note.Layered = uint64(KindJournal)<<56|another, 1
+		if bio != 0 {
+			note.Bio = bio
+		}
+	})
 	collect(t, p)
 	seen := ext4test.NewSeenWrites(t, fs.Journal)
 	before := stat(t, fs.Journal)
@@ -61,11 +67,47 @@ func keepsItsBytes(t *testing.T, load func() (*ebpf.CollectionSpec, error), bio 
 	return false
 }
 
-// leaveNotes makes commits whose bios are noted, and changes the notes to those of
-// another journal on a mapped device. bio is the address of its bios; 0: the same.
-func leaveNotes(t *testing.T, p *Probe, dir string, bio uint64) {
+// The modules with a journal in memory note a bio before they submit it. Where submitted bios are
+// observed, that is not taken for one whose memory is used again.
+func TestABioThatIsNotedBeforeItIsSubmittedStaysNoted(t *testing.T) {
+	for name, load := range compilations {
+		t.Run(name, func(t *testing.T) {
+			fs := ext4test.New(t, ext4test.Options{})
+			syncFS(t, fs.Dir)
+			p, err := open(load)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer p.Close()
+			findLogs(p, false)
+			p.mu.Lock()
+			err = p.attachSubmissions()
+			p.mu.Unlock()
+			if err := errors.Join(err, p.Observe([]uint32{fs.Dev()})); err != nil {
+				t.Fatal(err)
+			}
+			const another = 4711
+			leaveNotes(t, p, fs.Dir, func(note *attributionNoted) {
+				note.Class, note.Early = uint64(KindMetadata)<<56|another, 1
+			})
+			collect(t, p)
+			commitSome(t, fs.Dir)
+			var noted uint64
+			for _, w := range collect(t, p).Writes {
+				if w.Kind == KindMetadata && w.Of == another {
+					noted += w.Bytes
+				}
+			}
+			if noted == 0 {
+				t.Error("nothing was written as it was noted")
+			}
+		})
+	}
+}
+
+// leaveNotes makes commits whose bios are noted, and changes the notes.
+func leaveNotes(t *testing.T, p *Probe, dir string, change func(note *attributionNoted)) {
 	t.Helper()
-	const another = 4711
 	o := &p.objects
 	var ends uint64
 	if err := errors.Join(o.CommitEnds.Get(&ends), o.CommitEnds.Set(uint64(0))); err != nil {
@@ -83,10 +125,7 @@ func leaveNotes(t *testing.T, p *Probe, dir string, bio uint64) {
 		t.Fatal(err)
 	}
 	for vectors, note := range notes {
-		note.Class, note.Layered = uint64(KindJournal)<<56|another, 1
-		if bio != 0 {
-			note.Bio = bio
-		}
+		change(&note)
 		if err := o.NotedBios.Put(vectors, note); err != nil {
 			t.Fatal(err)
 		}

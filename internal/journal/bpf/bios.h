@@ -23,13 +23,14 @@ enum kind {
 /*
  * A bio that a completion must recognise; class: see KIND_SHIFT, 0: none. If it
  * was submitted to a device without a request queue (device mapper, md), its
- * clones on the disks below are recognised.
+ * clones on the disks below are recognised. early: it was noted before it was
+ * submitted, and it is not submitted yet.
  */
 struct noted {
 	__u64 class;
 	__u64 bio;
 	__u32 layered;
-	__u32 pad;
+	__u32 early;
 };
 
 /*
@@ -131,13 +132,14 @@ static __always_inline __u64 pages_of(__u32 dev)
 	return (__u64)instance_of(dev) << INSTANCE_SHIFT | dev;
 }
 
-static __always_inline void note_bio(__u64 bio, __u64 vectors, bool layered, __u32 kind,
+static __always_inline void note_bio(__u64 bio, __u64 vectors, bool layered, bool early, __u32 kind,
 				     __u64 value)
 {
 	struct noted fresh = {
 		.class = (__u64)kind << KIND_SHIFT | value,
 		.bio = bio,
 		.layered = layered,
+		.early = early,
 	};
 	struct noted *noted = bpf_map_lookup_elem(&noted_bios, &vectors);
 
@@ -166,7 +168,7 @@ static __always_inline bool is_about(struct noted *noted, __u64 bio)
 /*
  * Returns the class that a bio was noted with, and ends it; 0: none. A bio that
  * has clones is not ended, because each clone completes. Its entry ends when the
- * memory is used for another bio (forget_reused). A loop device passes vectors
+ * memory is used for another bio (seen_above). A loop device passes vectors
  * on, too, but its own bios are no clones.
  */
 static __always_inline __u64 take_noted(__u64 bio, __u64 vectors)

@@ -16,6 +16,7 @@
 #define DAYBOOK_NVJOURNAL_H
 
 #include "bios.h"
+#include "charged.h"
 #include "handles.h"
 
 /* The part of a cgroup in a journal in memory. */
@@ -97,18 +98,28 @@ static __always_inline int nvj_commits(__u32 dev)
 	return 0;
 }
 
-/* The pages of these bios are in no page cache, or in one that is JFS's own. */
+/*
+ * The pages of these bios are in no page cache, or in one that is JFS's own. No completion
+ * would take what is noted of a bio for a disk that is not observed.
+ */
 static __always_inline int nvj_writes(__u32 dev, struct bio *bio)
 {
+	struct gendisk *gendisk;
 	bool layered;
+	__u32 disk;
 
 	/* Before 5.12 there is no such module. */
 	if (!bpf_core_field_exists(bio->bi_bdev))
 		return 0;
-	layered = !BPF_CORE_READ(bio, bi_bdev, bd_disk, queue, mq_ops);
+	gendisk = BPF_CORE_READ(bio, bi_bdev, bd_disk);
+	layered = !BPF_CORE_READ(gendisk, queue, mq_ops);
+	disk = (__u32)BPF_CORE_READ(gendisk, major) << MINORBITS |
+	       (__u32)BPF_CORE_READ(gendisk, first_minor);
 	if (layered)
 		layers = 1;
-	note_bio((__u64)bio, (__u64)BPF_CORE_READ(bio, bi_io_vec), layered, KIND_METADATA,
+	else if (!bpf_map_lookup_elem(&disks, &disk))
+		return 0;
+	note_bio((__u64)bio, (__u64)BPF_CORE_READ(bio, bi_io_vec), layered, true, KIND_METADATA,
 		 pages_of(dev));
 	return 0;
 }

@@ -59,29 +59,32 @@ static __always_inline void account_submission(struct bio *bio, __u32 disk, __u3
 		enter(disk, charged, classify(as_number(bio), charged), bytes);
 }
 
-/* The memory of a bio that was noted is used for another one. */
-static __always_inline void forget_reused(struct bio *bio)
+/*
+ * Looks up what is noted at the pages of a bio that is about to write. Returns true if the bio
+ * is a clone of a noted one, and so for a device below. If the memory of a noted bio is used
+ * for another one, what was noted is forgotten.
+ */
+static __always_inline bool seen_above(struct bio *bio)
 {
 	__u64 vectors = (__u64)bio->bi_io_vec, key = (__u64)bio;
 	struct noted *noted = bpf_map_lookup_elem(&noted_bios, &vectors);
 
-	if (noted && noted->bio == key)
+	if (!noted)
+		return false;
+	if (noted->bio != key)
+		return noted->layered && is_about(noted, key);
+	if (noted->early)
+		noted->early = 0;
+	else
 		noted->class = 0;
-}
-
-/* Says that the bio is a clone of a noted one, and so for a device below. */
-static __always_inline bool is_noted_clone(struct bio *bio)
-{
-	__u64 vectors = (__u64)bio->bi_io_vec, key = (__u64)bio;
-	struct noted *noted = bpf_map_lookup_elem(&noted_bios, &vectors);
-
-	return noted && noted->bio != key && is_about(noted, key) && noted->layered;
+	return false;
 }
 
 /*
  * Runs when a bio is submitted, in the context of the writer. A bio of a jbd2
  * thread that is not file data is a journal write. The clones of a bio for a
- * mapped device arrive again for the devices below, perhaps in another task.
+ * mapped device arrive again for the devices below, perhaps in another task. Once bios are
+ * noted, those of all tasks are looked at: each can have the memory of a noted one.
  */
 static __always_inline int see_submission(struct bio *bio)
 {
@@ -91,16 +94,14 @@ static __always_inline int see_submission(struct bio *bio)
 	__u32 kind = KIND_JOURNAL;
 	__u8 *how;
 
-	if (!layers && !is_kernel_thread(current_task()))
+	/* A journal's bio, too: on a disk without layers it is not noted again below. */
+	if (notes && op == REQ_OP_WRITE && seen_above(bio))
 		return 0;
-	if (layers && is_noted_clone(bio))
+	if (!layers && !is_kernel_thread(current_task()))
 		return 0;
 	journal = is_journal_write(bio, op);
 	if (!journal && !layers)
 		return 0;
-	/* A journal's bio, too: on a disk without layers it is not noted again below. */
-	if (notes && op == REQ_OP_WRITE)
-		forget_reused(bio);
 	gendisk = gendisk_of(bio);
 	layered = !gendisk->queue->mq_ops;
 	if (layered && layers) {
@@ -119,7 +120,7 @@ static __always_inline int see_submission(struct bio *bio)
 		layers = 1;
 	else if (commit_ends)
 		return 0; /* its completion is recognised */
-	note_bio((__u64)bio, (__u64)bio->bi_io_vec, layered, kind, submitter(bio));
+	note_bio((__u64)bio, (__u64)bio->bi_io_vec, layered, false, kind, submitter(bio));
 	return 0;
 }
 
