@@ -90,16 +90,44 @@ func (m *Meter) observes(fs filesystem) bool {
 		slices.ContainsFunc(fs.below, func(d blockdev.Disk) bool { return slices.Contains(m.only, d) })
 }
 
-// findDisks lists the mounted file systems and observes their disks.
+// findDisks lists the mounted file systems and observes their disks, for the next interval.
 func (m *Meter) findDisks() error {
+	clear(m.diskOf)
+	clear(m.names)
+	m.below = make(map[uint32][]uint32)
+	return m.observeFound(make(map[uint32]blockdev.Disk), make(map[uint32]uint32), false)
+}
+
+// findMore does the same during an interval. What it found before stays until the end of the
+// interval, which has its figures. Those of a disk begin when it is found.
+func (m *Meter) findMore() error {
+	wanted := make(map[uint32]blockdev.Disk, len(m.disks))
+	for dev, open := range m.disks {
+		wanted[dev] = open.disk
+	}
+	before := maps.Clone(wanted)
+	if err := m.observeFound(wanted, maps.Clone(m.copied), true); err != nil {
+		return err
+	}
+	late := func(disk uint32) bool { return m.disks[disk] != nil && before[disk] == (blockdev.Disk{}) }
+	m.gathered.Writes = slices.DeleteFunc(m.gathered.Writes, func(w journal.Write) bool { return late(w.Disk) })
+	m.gathered.Commits = slices.DeleteFunc(m.gathered.Commits, func(c journal.Commit) bool { return late(c.JournalDisk) })
+	return nil
+}
+
+// observeFound adds the file systems that are mounted to those that are known, and observes their
+// disks, and those of wanted. copied are devices as in Meter.copied, to which it adds. keep
+// means that what is not mounted any more is still accounted.
+func (m *Meter) observeFound(wanted map[uint32]blockdev.Disk, copied map[uint32]uint32, keep bool) error {
 	found, err := mountedFilesystems("/sys")
 	if err != nil {
 		return err
 	}
 	for _, module := range journal.NVModules {
-		m.follow(module, slices.ContainsFunc(found, func(fs filesystem) bool { return fs.driver == string(module) }))
+		mounted := slices.ContainsFunc(found, func(fs filesystem) bool { return fs.driver == string(module) })
+		m.follow(module, mounted || keep && m.following[module])
 	}
-	wanted, copied, mounted := m.noteFilesystems(found)
+	mounted := m.noteFilesystems(found, wanted, copied)
 	opened, err := m.openDisks(wanted)
 	if err != nil {
 		return err
@@ -112,15 +140,10 @@ func (m *Meter) findDisks() error {
 	return m.observeDisks()
 }
 
-// noteFilesystems notes which file system is on which disk. It returns the disks to
-// observe, the devices whose writes reach a disk in copies, and whether a file system was
-// mounted.
-func (m *Meter) noteFilesystems(found []filesystem) (wanted map[uint32]blockdev.Disk, copied map[uint32]uint32, mounted bool) {
-	clear(m.diskOf)
-	clear(m.names)
-	m.below = make(map[uint32][]uint32)
-	wanted = make(map[uint32]blockdev.Disk)
-	copied = make(map[uint32]uint32)
+// noteFilesystems notes which file system is on which disk. It adds the disks to observe to
+// wanted, and the devices whose writes reach a disk in copies to copied. mounted means that a
+// file system was mounted.
+func (m *Meter) noteFilesystems(found []filesystem, wanted map[uint32]blockdev.Disk, copied map[uint32]uint32) (mounted bool) {
 	for _, fs := range found {
 		if !m.observes(fs) {
 			continue
@@ -151,7 +174,7 @@ func (m *Meter) noteFilesystems(found []filesystem) (wanted map[uint32]blockdev.
 	for _, disk := range m.only {
 		wanted[disk.Dev.Kernel()] = disk
 	}
-	return wanted, copied, mounted
+	return mounted
 }
 
 // openDisks opens the wanted disks that are not open, and closes the others.

@@ -1,14 +1,19 @@
 package meter
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/daybook-project/daybook/internal/account"
+	"github.com/daybook-project/daybook/internal/awaittest"
 	"github.com/daybook-project/daybook/internal/cgrouptest"
+	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/internal/ext4test"
 )
 
@@ -16,9 +21,7 @@ import (
 // syncs are in the sample.
 func TestALongIntervalIsGatheredInSteps(t *testing.T) {
 	fs := ext4test.New(t, ext4test.Options{})
-	every := gatherInterval
-	gatherInterval = 200 * time.Millisecond
-	defer func() { gatherInterval = every }()
+	gatherOften(t)
 	const syncs = 20
 	m, err := Open(t.Context(), Options{Interval: 2 * time.Second, Devices: []string{fs.Disk.Name}, Tree: cgrouptest.Tree(t), Naming: plain{}, Waits: true})
 	if err != nil {
@@ -70,5 +73,80 @@ func TestALongIntervalIsGatheredInSteps(t *testing.T) {
 	}
 	if m.gathered != nil || m.waits.divided != nil {
 		t.Error("events are kept for the next interval")
+	}
+}
+
+// gatherOften makes the steps of an interval short until the end of the test.
+func gatherOften(t *testing.T) {
+	t.Helper()
+	every := gatherInterval
+	gatherInterval = 200 * time.Millisecond
+	t.Cleanup(func() { gatherInterval = every })
+}
+
+// The first file system is unmounted meanwhile. What it did before counts. What the second one
+// did before it was found does not: nothing else of its disk was counted then.
+func TestAFileSystemThatIsMountedDuringALongIntervalIsInTheSample(t *testing.T) {
+	first := ext4test.New(t, ext4test.Options{})
+	gatherOften(t)
+	m, err := Open(t.Context(), Options{Interval: time.Hour, Tree: cgrouptest.Tree(t), Naming: plain{}, Waits: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	syncSome(t, first, 1)
+	if err := ext4.Unmount(t.Context(), first.Dir); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { // another cleanup unmounts it
+		if err := ext4.Mount(first.Disk.Node(), first.Dir, ext4.MountOptions{}); err != nil {
+			t.Error(err)
+		}
+	}()
+	second := ext4test.New(t, ext4test.Options{})
+	syncSome(t, second, 100)
+	awaittest.Until(t, time.Minute, "the second file system is found", func() bool {
+		step, cancel := context.WithTimeout(t.Context(), 2*gatherInterval)
+		defer cancel()
+		if _, err := m.Next(step); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+		return m.names[second.Dev()] != ""
+	})
+	syncSome(t, second, 1)
+	sample, err := m.Now(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, fs := range map[string]ext4test.FileSystem{"unmounted": first, "mounted": second} {
+		var device account.Device
+		for _, d := range sample.Devices {
+			if d.Device == fs.Disk.Name {
+				device = d
+			}
+		}
+		if device.Transactions == 0 || device.JournalBytes == 0 || device.JournalBytes > device.DiskBytes {
+			t.Errorf("of the one that was %s: %d transactions, %d bytes of journal, %d of the disk", name, device.Transactions, device.JournalBytes, device.DiskBytes)
+		}
+		if !slices.ContainsFunc(sample.Waiters, func(w account.Waiter) bool { return w.Device == fs.Disk.Name && w.Calls > 0 }) {
+			t.Errorf("no wait for the one that was %s", name)
+		}
+	}
+	if next, err := m.Now(t.Context()); err != nil || slices.ContainsFunc(next.Devices, func(d account.Device) bool { return d.Device == first.Disk.Name }) {
+		t.Errorf("the disk without a file system is in the next sample: %v, %v", next.Devices, err)
+	}
+}
+
+// syncSome makes commits.
+func syncSome(t *testing.T, fs ext4test.FileSystem, commits int) {
+	t.Helper()
+	for n := range commits {
+		f, err := os.Create(filepath.Join(fs.Dir, fmt.Sprint(n)))
+		if err == nil {
+			err = errors.Join(f.Sync(), f.Close())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 }

@@ -213,11 +213,15 @@ func (m *Meter) Next(ctx context.Context) (account.Sample, error) {
 		if err := m.gather(); err != nil {
 			return account.Sample{}, err
 		}
+		if err := m.findMore(); err != nil {
+			return account.Sample{}, err
+		}
 	}
 }
 
 // gatherInterval limits the memory: the commits, and the waits, of so much time are kept
-// one by one. It is a variable for tests.
+// one by one. So often it also looks for file systems that were mounted during a longer
+// interval. It is a variable for tests.
 var gatherInterval = 10 * time.Second
 
 // gather collects the events since the last call, and adds them to those of the interval.
