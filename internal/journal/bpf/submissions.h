@@ -14,6 +14,9 @@ static __always_inline bool is_journal_write(struct bio *bio, __u32 op)
 
 	if (op != REQ_OP_WRITE || !bio->bi_iter.bi_size || !is_committer(current_task()))
 		return false;
+	/* Ordered data; its pages are in no page cache if they are encrypted. */
+	if (file_ends && (__u64)bio->bi_end_io == file_ends)
+		return false;
 	if (is_metadata(bio))
 		return true;
 	inode = cached_inode(bio);

@@ -1,0 +1,75 @@
+package journal
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/daybook-project/daybook/internal/ext4"
+	"github.com/daybook-project/daybook/internal/ext4test"
+	"github.com/daybook-project/daybook/internal/needs"
+)
+
+// The pages of encrypted data are in no page cache, like those of a journal. jbd2 writes the data of
+// a file before the commit that has its blocks. The reference is the counter of a journal's own
+// device. As where devices lie on each other, bios are noted when they are submitted.
+func TestEncryptedDataThatJbd2WritesIsNotTheJournals(t *testing.T) {
+	_, err := os.Stat("/sys/fs/ext4/features/test_dummy_encryption_v2")
+	needs.That(t, err == nil, "a kernel whose ext4 encrypts, with its key for tests")
+	for name, load := range compilations {
+		t.Run(name, func(t *testing.T) {
+			ext4test.Compare(t, func(t *testing.T) bool { return countsNoData(t, load) })
+		})
+	}
+}
+
+func countsNoData(t *testing.T, load func() (*ebpf.CollectionSpec, error)) (void bool) {
+	t.Helper()
+	// Without delayed allocation a write has its blocks before it is written back.
+	fs := ext4test.New(t, ext4test.Options{ExternalJournal: true, Mount: "nodelalloc,test_dummy_encryption", Make: ext4.MakeOptions{Arguments: []string{"-O", "encrypt"}}})
+	syncFS(t, fs.Dir)
+	p, err := open(load)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	p.mu.Lock()
+	err = errors.Join(p.attachSubmissions(), p.objects.CommitEnds.Set(uint64(0)))
+	p.mu.Unlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	synced, err := os.Create(filepath.Join(fs.Dir, "synced"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer synced.Close()
+	collect(t, p)
+	seen := ext4test.NewSeenWrites(t, fs.Journal)
+	before, data := stat(t, fs.Journal), stat(t, fs.Disk)
+	const bytes = 1 << 20
+	err = errors.Join(os.WriteFile(filepath.Join(fs.Dir, "data"), make([]byte, bytes), 0o600), synced.Chmod(0o640), synced.Sync())
+	if err != nil {
+		t.Fatal(err)
+	}
+	after := stat(t, fs.Journal)
+	if written := stat(t, fs.Disk).WriteBytes - data.WriteBytes; written < bytes {
+		t.Fatalf("%d bytes were written before the commit: the test shows nothing", written)
+	}
+	var counted uint64
+	for _, c := range collect(t, p).Commits {
+		if c.Dev == fs.Dev() {
+			counted += c.JournalBytes
+		}
+	}
+	if seen.Missed(t) != 0 {
+		return true
+	}
+	if truth := after.WriteBytes - before.WriteBytes; counted != truth {
+		t.Errorf("%d bytes counted, the journal's device wrote %d", counted, truth)
+	}
+	return false
+}
