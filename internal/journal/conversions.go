@@ -34,7 +34,7 @@ func Attachable(collection *ebpf.Collection, cache *btf.Cache) (map[string]spare
 // setConversions tells programs how to find that inode. known is false if the kernel does
 // not tell it.
 func setConversions(programs *ebpf.Collection, cache *btf.Cache) (known bool, err error) {
-	addresses, err := kernelAddresses(conversions)
+	addresses, _, err := kernelAddresses(conversions)
 	if err != nil || addresses == nil {
 		return false, err
 	}

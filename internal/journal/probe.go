@@ -47,12 +47,14 @@ type Probe struct {
 	logs     logs
 	records  records
 	missing  []string
-	stop     func() // ends the draining; nil before that starts and after Close
-	mu       sync.Mutex
-	pending  Events
-	err      error
-	written  runningSums[attributionWrittenKey, uint64]
-	charged  runningSums[attributionChargedKey, attributionCharged]
+	// functionsHidden: see FunctionsHidden.
+	functionsHidden bool
+	stop            func() // ends the draining; nil before that starts and after Close
+	mu              sync.Mutex
+	pending         Events
+	err             error
+	written         runningSums[attributionWrittenKey, uint64]
+	charged         runningSums[attributionChargedKey, attributionCharged]
 	// The arrays in front of maps.
 	chargedPlaces    chargedPlaces
 	filesystemPlaces places[attributionFilesystemPlace]

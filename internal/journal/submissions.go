@@ -28,14 +28,18 @@ var ends = [][]string{
 
 // WriteEnds are the addresses of the kernel's functions that end the write of a buffer, of a
 // buffer of a commit, and of file data of ext4.
-type WriteEnds struct{ Buffer, Commit, File uint64 }
+type WriteEnds struct {
+	Buffer, Commit, File uint64
+	// Hidden means that they are not known because the kernel hides them from this process.
+	Hidden bool
+}
 
 // FindWriteEnds finds the functions. known is false if the host does not tell them.
 func FindWriteEnds() (found WriteEnds, known bool, err error) {
 	for _, functions := range ends {
-		addresses, err := kernelAddresses(functions)
-		if err != nil {
-			return WriteEnds{}, false, err
+		addresses, hidden, err := kernelAddresses(functions)
+		if err != nil || hidden {
+			return WriteEnds{Hidden: hidden}, false, err
 		}
 		if addresses != nil {
 			return WriteEnds{Buffer: addresses[0], Commit: addresses[1], File: addresses[2]}, true, nil
@@ -51,6 +55,7 @@ func (p *Probe) setEnds(spec *ebpf.CollectionSpec) (known bool, err error) {
 		return false, nil // the latter is for kernels whose bios name their device
 	}
 	found, known, err := FindWriteEnds()
+	p.functionsHidden = found.Hidden
 	if err != nil || !known {
 		return false, err
 	}
@@ -61,6 +66,11 @@ func (p *Probe) setEnds(spec *ebpf.CollectionSpec) (known bool, err error) {
 	return true, nil
 }
 
+// FunctionsHidden reports whether the kernel hides the addresses of its functions, because this
+// process has no CAP_SYSLOG, or kernel.kptr_restrict is 2. Then each submitted write is
+// observed, and a few kinds of writes are attributed less exactly (docs/limits.md).
+func (p *Probe) FunctionsHidden() bool { return p.functionsHidden }
+
 // modules are those that have ends, if the kernel itself has them not. Others have
 // functions of the same names.
 var modules = []string{"[jbd2]", "[ext4]"}
@@ -69,14 +79,14 @@ var modules = []string{"[jbd2]", "[ext4]"}
 var symbolsFile = "/proc/kallsyms"
 
 // kernelAddresses returns the addresses of functions; nil if one is not known or has
-// several.
-func kernelAddresses(functions []string) (addresses []uint64, err error) {
+// several. hidden means that the kernel shows its name with the address 0.
+func kernelAddresses(functions []string) (addresses []uint64, hidden bool, err error) {
 	file, err := os.Open(symbolsFile)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return nil, false, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot read the addresses of the kernel's functions: %w", err)
+		return nil, false, fmt.Errorf("cannot read the addresses of the kernel's functions: %w", err)
 	}
 	defer file.Close()
 	found := make(map[string]uint64)
@@ -92,23 +102,23 @@ func kernelAddresses(functions []string) (addresses []uint64, err error) {
 		}
 		address, err := strconv.ParseUint(fields[0], 16, 64)
 		if err != nil {
-			return nil, fmt.Errorf("%s has the line %q", symbolsFile, lines.Text())
+			return nil, false, fmt.Errorf("%s has the line %q", symbolsFile, lines.Text())
 		}
 		if _, twice := found[fields[2]]; twice || address == 0 {
-			return nil, nil
+			return nil, address == 0, nil
 		}
 		found[fields[2]] = address
 	}
 	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("cannot read the addresses of the kernel's functions: %w", err)
+		return nil, false, fmt.Errorf("cannot read the addresses of the kernel's functions: %w", err)
 	}
 	for _, function := range functions {
 		if found[function] == 0 {
-			return nil, nil
+			return nil, false, nil
 		}
 		addresses = append(addresses, found[function])
 	}
-	return addresses, nil
+	return addresses, false, nil
 }
 
 // observeSubmissions attaches the program for submitted bios when the host has a device

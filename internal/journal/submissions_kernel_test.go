@@ -6,6 +6,8 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -36,8 +38,15 @@ func TestEachWayToRecogniseAJournalWriteSeesAllBytes(t *testing.T) {
 func hideFunctions(t *testing.T) {
 	t.Helper()
 	before := symbolsFile
-	symbolsFile = filepath.Join(t.TempDir(), "none")
+	symbolsFile = filepath.Join(t.TempDir(), "kallsyms")
 	t.Cleanup(func() { symbolsFile = before })
+	var symbols strings.Builder
+	for _, function := range append(slices.Concat(ends...), conversions...) {
+		fmt.Fprintf(&symbols, "%016x t %s\n", 0, function)
+	}
+	if err := os.WriteFile(symbolsFile, []byte(symbols.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func seesAllBytes(t *testing.T, load func() (*ebpf.CollectionSpec, error), told bool) (void bool) {
@@ -51,6 +60,9 @@ func seesAllBytes(t *testing.T, load func() (*ebpf.CollectionSpec, error), told 
 	defer p.Close()
 	if known := p.submissions != nil || p.blockNames != nil; known != told {
 		t.Errorf("the functions that end a write are known: %t, want %t", known, told)
+	}
+	if p.FunctionsHidden() == told {
+		t.Errorf("the kernel hides its functions: %t, want %t", !told, told)
 	}
 	seen := ext4test.NewSeenWrites(t, fs.Journal)
 	before := stat(t, fs.Journal)
