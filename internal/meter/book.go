@@ -313,7 +313,7 @@ func (b *Book) enterMetadata(pages map[uint32]*page, in Readings) {
 			continue
 		}
 		// The journal of a file system on a loop device above is also metadata
-		// here. The cgroup of its jbd2 thread is charged, which is correct.
+		// here. If its jbd2 thread is in a cgroup, that is charged, which is correct.
 		// Below a device on several disks, the journal is known as such.
 		if home != disk && !in.isBelow(disk, home) && (w.Charged != journal.RootCgroupID || len(b.dirtied[w.Filesystem()]) == 0) {
 			continue
