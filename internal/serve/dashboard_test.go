@@ -33,6 +33,7 @@ type dashboard struct {
 			X, Y, W, H int
 		} `json:"gridPos"`
 		Targets []struct {
+			RefID        string `json:"refId"`
 			Expr         string `json:"expr"`
 			LegendFormat string `json:"legendFormat"`
 		} `json:"targets"`
@@ -205,6 +206,30 @@ func TestDashboardShowsEveryMetric(t *testing.T) {
 		ofPool := strings.HasPrefix(name, "daybook_pool_") || strings.HasPrefix(name, "daybook_volume_")
 		if !ofPool && name != "daybook_agent_container_info" && !strings.Contains(text, name) {
 			t.Errorf("%s is in no panel", name)
+		}
+	}
+}
+
+// Grafana keeps one result for each refId of a panel.
+func TestDashboardPanelsNameTheirQueriesDifferently(t *testing.T) {
+	d, _ := readDashboard(t)
+	for _, panel := range d.Panels {
+		named := map[string]bool{}
+		for _, target := range panel.Targets {
+			if target.RefID == "" || named[target.RefID] {
+				t.Errorf("panel %q: two queries have the refId %q, or it is empty", panel.Title, target.RefID)
+			}
+			named[target.RefID] = true
+		}
+	}
+}
+
+// An agent with "account: false" takes no samples, and has no disks.
+func TestDashboardOffersHostsThatTakeNoSamples(t *testing.T) {
+	d, _ := readDashboard(t)
+	for _, variable := range d.Templating.List {
+		if query := string(variable.Query); variable.Name == "instance" && !strings.Contains(query, "label_values(daybook_build_info, instance)") {
+			t.Errorf("the hosts are those of %s", query)
 		}
 	}
 }
