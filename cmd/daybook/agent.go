@@ -137,7 +137,7 @@ func runAgent(ctx context.Context, path string, log *slog.Logger) (err error) {
 			return usageError{err}
 		}
 		pools := poolFlags{}
-		if o.server, err = serve.Start(listen, buildVersion(), o.metrics, a, pools.collector()); err != nil {
+		if o.server, err = serve.Start(listen, buildVersion(), log, o.metrics, a, pools.collector()); err != nil {
 			return err
 		}
 		log.Info("serving metrics", "address", o.server.Addr().String())

@@ -101,7 +101,7 @@ func openObservers(record recordFlags, pools poolFlags, address string, log *slo
 			return nil, usageError{err}
 		}
 		o.metrics = serve.NewMetrics(serve.DefaultMaxContainers)
-		if o.server, err = serve.Start(listen, buildVersion(), o.metrics, pools.collector()); err != nil {
+		if o.server, err = serve.Start(listen, buildVersion(), log, o.metrics, pools.collector()); err != nil {
 			return nil, err
 		}
 	}

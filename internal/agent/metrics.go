@@ -13,7 +13,7 @@ var (
 	volumeLabels = []string{"namespace", "pod", "volume", "device", "placement"}
 
 	placedDesc = prometheus.NewDesc("daybook_agent_volume_placed",
-		"1 if the journal's thread of the volume is in its cgroup, else 0; one series for each pod of the volume.", volumeLabels, nil)
+		"1 if the journal's thread of the volume is in its cgroup, else 0; one series for each name of a pod of the volume.", volumeLabels, nil)
 	writtenDesc = prometheus.NewDesc("daybook_agent_volume_journal_write_bytes_total",
 		"Bytes written that the kernel charged to the journal's cgroup; absent where it has no I/O controller of its own.", volumeLabels, nil)
 	weightDesc = prometheus.NewDesc("daybook_agent_volume_weight",
@@ -51,9 +51,16 @@ func (a *Agent) Collect(out chan<- prometheus.Metric) {
 		if v.Placement.Neutral {
 			placement = PlaceNeutral
 		}
+		series := map[[2]string]bool{}
 		for _, pod := range v.Placement.Pods {
-			// Without a name, each pod still has series of its own.
-			labels := []string{pod.Namespace, cmp.Or(pod.Name, pod.UID), v.Placement.Volume.Name, v.Device, placement}
+			// Without a name, each pod still has series of its own. Two of one name share them, as
+			// when one was deleted by force and still runs: equal labels fail the whole scrape.
+			named := [2]string{pod.Namespace, cmp.Or(pod.Name, pod.UID)}
+			if series[named] {
+				continue
+			}
+			series[named] = true
+			labels := []string{named[0], named[1], v.Placement.Volume.Name, v.Device, placement}
 			placed := 0.0
 			if v.Status.Placed {
 				placed = 1

@@ -8,13 +8,13 @@ import (
 	"github.com/daybook-project/daybook/internal/blockdev"
 )
 
-// Two series with the same labels are an error of the whole scrape, as while the container runtime
-// does not say which pods share a volume.
-func TestPodsWithoutANameHaveSeriesOfTheirOwn(t *testing.T) {
+// scrapePods returns the namespaces of the series of placed volumes, by the label pod. Two series
+// with the same labels are an error of the whole scrape.
+func scrapePods(t *testing.T, pods ...Pod) map[string]string {
+	t.Helper()
 	a := &Agent{names: &Names{}}
 	a.report = Report{Rounds: 1, Volumes: []VolumeReport{{Device: "dm-1", Placement: Placement{
-		Dev: blockdev.Dev{Major: 253, Minor: 1}, Volume: Volume{Name: "pvc-1"}, Neutral: true,
-		Pods: []Pod{{UID: "a", Unknown: true}, {UID: "b", Unknown: true}, {UID: "c", Namespace: "team", Name: "web-0", Ready: true}},
+		Dev: blockdev.Dev{Major: 253, Minor: 1}, Volume: Volume{Name: "pvc-1"}, Neutral: true, Pods: pods,
 	}}}}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(a)
@@ -22,7 +22,7 @@ func TestPodsWithoutANameHaveSeriesOfTheirOwn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pods := map[string]string{}
+	found := map[string]string{}
 	for _, family := range families {
 		if family.GetName() != "daybook_agent_volume_placed" {
 			continue
@@ -32,10 +32,24 @@ func TestPodsWithoutANameHaveSeriesOfTheirOwn(t *testing.T) {
 			for _, l := range m.GetLabel() {
 				labels[l.GetName()] = l.GetValue()
 			}
-			pods[labels["pod"]] = labels["namespace"]
+			found[labels["pod"]] = labels["namespace"]
 		}
 	}
+	return found
+}
+
+// As while the container runtime does not say which pods share a volume.
+func TestPodsWithoutANameHaveSeriesOfTheirOwn(t *testing.T) {
+	pods := scrapePods(t, Pod{UID: "a", Unknown: true}, Pod{UID: "b", Unknown: true}, Pod{UID: "c", Namespace: "team", Name: "web-0", Ready: true})
 	if len(pods) != 3 || pods["a"] != "" || pods["b"] != "" || pods["web-0"] != "team" {
+		t.Errorf("%q", pods)
+	}
+}
+
+// As when a pod of a StatefulSet was deleted by force and its sandbox still runs.
+func TestPodsOfOneNameShareTheirSeries(t *testing.T) {
+	pods := scrapePods(t, Pod{UID: "a", Namespace: "team", Name: "web-0", Ready: true}, Pod{UID: "b", Namespace: "team", Name: "web-0", Ready: true})
+	if len(pods) != 1 || pods["web-0"] != "team" {
 		t.Errorf("%q", pods)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -140,7 +141,7 @@ func TestPoolsAndVolumesAreScraped(t *testing.T) {
 	status := attachVolume(t, pool, busy, filepath.Join(home, "busy"), 80*mib)
 	attachVolume(t, pool, still, filepath.Join(home, "still"), 48*mib)
 
-	server, err := Start("127.0.0.1:0", "test", NewMetrics(10), NewPools(func() ([]string, error) {
+	server, err := Start("127.0.0.1:0", "test", slog.New(slog.DiscardHandler), NewMetrics(10), NewPools(func() ([]string, error) {
 		return []string{pool.Dir(), filepath.Join(home, "none")}, nil
 	}))
 	if err != nil {

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -38,7 +40,8 @@ type Server struct {
 // Start listens on address (see [ListenAddress]) and answers until Close. Version
 // becomes the label of daybook_build_info; more collectors are served besides
 // metrics, which may be nil. A collector that is a [Healthy] counts for the health check.
-func Start(address, version string, metrics *Metrics, more ...prometheus.Collector) (*Server, error) {
+// A series that cannot be served is left out, and log gets the error, at most one in an hour.
+func Start(address, version string, log *slog.Logger, metrics *Metrics, more ...prometheus.Collector) (*Server, error) {
 	listener, err := net.Listen(listenArguments(address))
 	if errors.Is(err, unix.EADDRINUSE) {
 		return nil, fmt.Errorf("cannot serve metrics: %w: another program has this port, such as daybook-control or daybook-metrics; choose another one", err)
@@ -46,7 +49,7 @@ func Start(address, version string, metrics *Metrics, more ...prometheus.Collect
 	if err != nil {
 		return nil, fmt.Errorf("cannot serve metrics: %w", err)
 	}
-	handler, err := newHandler(version, metrics, more...)
+	handler, err := newHandler(version, log, metrics, more...)
 	if err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}
@@ -98,7 +101,7 @@ func (s *Server) Close() error {
 	return errors.Join(err, s.err)
 }
 
-func newHandler(version string, metrics *Metrics, more ...prometheus.Collector) (http.Handler, error) {
+func newHandler(version string, log *slog.Logger, metrics *Metrics, more ...prometheus.Collector) (http.Handler, error) {
 	registry := prometheus.NewRegistry()
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "daybook_build_info", Help: "Always 1; the label is the version of daybook.",
@@ -114,12 +117,34 @@ func newHandler(version string, metrics *Metrics, more ...prometheus.Collector) 
 		}
 	}
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{
+		MaxRequestsInFlight: maxScrapes, ErrorHandling: promhttp.ContinueOnError, ErrorLog: &scrapeLog{log: log},
+	}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { health(w, metrics, more) })
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprint(w, "daybook "+version+"\n/metrics  Prometheus metrics\n/healthz  200 while samples arrive\n")
 	})
 	return mux, nil
+}
+
+// scrapeLog logs the errors of scrapes, which come again with each. It is safe for concurrent use.
+type scrapeLog struct {
+	log    *slog.Logger
+	mutex  sync.Mutex
+	logged time.Time
+}
+
+// scrapeLogPause is between two errors in the log.
+const scrapeLogPause = time.Hour
+
+// Println implements promhttp.Logger.
+func (l *scrapeLog) Println(text ...any) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	if l.logged.IsZero() || time.Since(l.logged) > scrapeLogPause {
+		l.logged = time.Now()
+		l.log.Error("cannot serve all metrics", "why", strings.TrimSpace(fmt.Sprintln(text...)))
+	}
 }
 
 // Healthy is a collector that can say whether its part works.

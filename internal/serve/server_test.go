@@ -1,20 +1,23 @@
 package serve
 
 import (
+	"bytes"
 	"context"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 )
 
 func startServer(t *testing.T, m *Metrics) string {
 	t.Helper()
-	s, err := Start("127.0.0.1:0", "v1.2.3", m)
+	s, err := Start("127.0.0.1:0", "v1.2.3", slog.New(slog.DiscardHandler), m)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,6 +72,39 @@ func TestAScrapeOverHTTPGetsTheMetrics(t *testing.T) {
 		if strings.HasPrefix(p.Metric, "daybook_") {
 			t.Errorf("%s: %s", p.Metric, p.Text)
 		}
+	}
+}
+
+// twice is a collector with a mistake: two series have the same labels.
+type twice struct{ desc *prometheus.Desc }
+
+func (c twice) Describe(descs chan<- *prometheus.Desc) { descs <- c.desc }
+
+func (c twice) Collect(out chan<- prometheus.Metric) {
+	for range 2 {
+		out <- prometheus.MustNewConstMetric(c.desc, prometheus.GaugeValue, 1)
+	}
+}
+
+func TestAScrapeServesAllButWhatIsWrongAndLogsItOnce(t *testing.T) {
+	var log bytes.Buffer
+	m := NewMetrics(10)
+	m.Observe(testSample(alpha()))
+	s, err := Start("127.0.0.1:0", "v1.2.3", slog.New(slog.NewTextHandler(&log, nil)), m, twice{desc("daybook_twice", "Twice.", nil)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		status, body := get(t, "GET", "http://"+s.Addr().String()+"/metrics")
+		if want := `daybook_journal_bytes_total{cgroup="/ca",container="alpha",device="loop0",runtime="docker"} 3`; status != http.StatusOK || !strings.Contains(body, want) {
+			t.Errorf("status %d: %s", status, body)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if logged := log.String(); strings.Count(logged, "cannot serve all metrics") != 1 || !strings.Contains(logged, "daybook_twice") {
+		t.Errorf("logged: %s", logged)
 	}
 }
 
@@ -151,12 +187,12 @@ func TestHealthMissesNoSampleWhereNoneIsExpected(t *testing.T) {
 }
 
 func TestCloseReleasesTheAddressAndOneInUseIsAnError(t *testing.T) {
-	s, err := Start("127.0.0.1:0", "", NewMetrics(1))
+	s, err := Start("127.0.0.1:0", "", slog.New(slog.DiscardHandler), NewMetrics(1))
 	if err != nil {
 		t.Fatal(err)
 	}
 	address := s.Addr().String()
-	if second, err := Start(address, "", NewMetrics(1)); err == nil {
+	if second, err := Start(address, "", slog.New(slog.DiscardHandler), NewMetrics(1)); err == nil {
 		second.Close()
 		t.Error("two servers have one address")
 	}
@@ -189,7 +225,7 @@ func TestOnlyAnAddressWrittenInFullLeavesTheLoopback(t *testing.T) {
 
 // "tcp" would also listen on IPv6.
 func TestAnIPv4AddressServesIPv4Only(t *testing.T) {
-	s, err := Start("0.0.0.0:0", "test", nil)
+	s, err := Start("0.0.0.0:0", "test", slog.New(slog.DiscardHandler), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +241,7 @@ func TestTheAddressOfAllServesBothIPv4AndIPv6(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := Start(text, "test", nil)
+	s, err := Start(text, "test", slog.New(slog.DiscardHandler), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -246,12 +282,12 @@ func FuzzListenAddress(f *testing.F) {
 }
 
 func TestAPortThatIsInUseIsExplained(t *testing.T) {
-	first, err := Start("127.0.0.1:0", "test", nil)
+	first, err := Start("127.0.0.1:0", "test", slog.New(slog.DiscardHandler), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer first.Close()
-	if _, err := Start(first.Addr().String(), "test", nil); err == nil || !strings.Contains(err.Error(), "another program has this port") {
+	if _, err := Start(first.Addr().String(), "test", slog.New(slog.DiscardHandler), nil); err == nil || !strings.Contains(err.Error(), "another program has this port") {
 		t.Errorf("a second server on the port: %v", err)
 	}
 }
