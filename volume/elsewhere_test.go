@@ -151,6 +151,27 @@ func TestTheUnitsMayAttachAndProtect(t *testing.T) {
 	r.clear()
 }
 
+// As from the pod of the agent, whose mount namespace has the pool, but not the host's mounts.
+func TestAProcessWithoutTheHostsMountsListsItsVolumesAsAttached(t *testing.T) {
+	needs.Tool(t, "unshare")
+	r := newRig(t)
+	name := r.name("v")
+	r.create(name, CreateOptions{})
+	r.attach(name, AttachOptions{Placement: PlaceNone})
+	listing := r.victim(order{Operation: "is well, as listed", KillAt: -1})
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := exec.Command("unshare", "--mount", "--propagation", "private", "sh", "-c", `umount "$0" && exec "$1"`, r.target(name), program)
+	command.Env = listing.Env
+	if output, err := command.CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, output)
+	}
+	r.detach(name)
+	r.clear()
+}
+
 // endPersistenceOfAnotherUsersTarget detaches as a unit if the mount point belongs
 // to another user: then only CAP_FOWNER may clear its flag.
 func (r *rig) endPersistenceOfAnotherUsersTarget(unit, name string) {

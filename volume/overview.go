@@ -17,14 +17,15 @@ import (
 
 // Overview is a short report on a volume, made without waiting for locks and with a few
 // reads of small files: its record, and figures of the mounted file system. [Status]
-// has more.
+// has more. From a container with the host's process IDs it also sees what only the host mounts.
 type Overview struct {
 	Record
 	// AllocatedBytes is the space that the image takes in the pool; 0 without an image.
 	AllocatedBytes uint64
 	// Mountpoint is "" while the volume is not mounted. UsedBytes, FreeBytes
 	// and Ext4Errors are the mounted file system's; the last one counts the
-	// errors that ext4 has found since the file system was last checked.
+	// errors that ext4 has found since the file system was last checked. The
+	// bytes are 0 if this process may not open the file system.
 	Mountpoint           string
 	UsedBytes, FreeBytes uint64
 	Ext4Errors           uint64
@@ -51,9 +52,12 @@ func (p *Pool) Overview() (_ []Overview, err error) {
 	if err != nil {
 		return nil, err
 	}
-	mounts, err := blockdev.Mounts()
-	if err != nil {
-		return nil, err
+	// A volume is attached for the host, also if this process is in a pod.
+	mounts, err := blockdev.MountsOfHost()
+	if err != nil { // as where /proc hides the first process
+		if mounts, err = blockdev.Mounts(); err != nil {
+			return nil, err
+		}
 	}
 	// The last mount at a place hides the others.
 	mounted := make(map[string]blockdev.Dev, len(mounts))
@@ -84,7 +88,7 @@ func (p *Pool) overview(record Record, boot string, mounted map[string]blockdev.
 	var fs unix.Statfs_t
 	if device := mountedDevice(record, boot, mounted); device != "" {
 		o.Mountpoint = record.Attachment.Target
-		if unix.Statfs(o.Mountpoint, &fs) == nil {
+		if unix.Statfs(seenAt(o.Mountpoint, mounted[o.Mountpoint]), &fs) == nil {
 			o.UsedBytes = (fs.Blocks - fs.Bfree) * uint64(fs.Bsize)
 			o.FreeBytes = fs.Bavail * uint64(fs.Bsize)
 		}
@@ -98,6 +102,16 @@ func (p *Pool) overview(record Record, boot string, mounted map[string]blockdev.
 		o.FreezeAbandoned, o.Problem = true, freezeAbandonedProblem
 	}
 	return o
+}
+
+// seenAt is the path of a file system that is mounted on a directory, for this process or for the
+// host alone.
+func seenAt(target string, dev blockdev.Dev) string {
+	var st unix.Stat_t
+	if unix.Stat(target, &st) == nil && blockdev.DevOf(st.Dev) == dev {
+		return target
+	}
+	return filepath.Join(blockdev.RootOfInit, target)
 }
 
 // mountedDevice is the name of the device that is mounted at the volume's mount point, ""

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/daybook-project/daybook/internal/adopt"
+	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/kube"
 )
 
@@ -166,7 +167,7 @@ var firstAnswer = askInterval
 func (a *Agent) askFirst(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, firstAnswer)
 	defer cancel()
-	mounts, err := hostMounts()
+	mounts, err := blockdev.MountsOfHost()
 	a.mu.Lock()
 	a.asker.volumes, a.choicesErr = namesOf(volumesOf(mounts, a.kubeletDirs...)), err
 	a.mu.Unlock()

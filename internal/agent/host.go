@@ -14,35 +14,6 @@ import (
 	"github.com/daybook-project/daybook/internal/cgroup"
 )
 
-// hostMounts lists the mounts of the host, also from a container with hostPID.
-func hostMounts() ([]blockdev.Mount, error) {
-	mounts, err := blockdev.Mounts()
-	if err != nil {
-		return nil, err
-	}
-	own, err := os.Readlink("/proc/self/ns/mnt")
-	if err != nil {
-		return nil, err
-	}
-	if host, err := os.Readlink("/proc/1/ns/mnt"); err == nil && host == own {
-		return mounts, nil
-	}
-	all, err := blockdev.MountsOfInit()
-	if err != nil {
-		return nil, fmt.Errorf("cannot list the mounts of the host: %w", err)
-	}
-	known := make(map[blockdev.Mount]bool, len(all))
-	for _, mount := range all {
-		known[mount] = true
-	}
-	for _, mount := range mounts {
-		if !known[mount] {
-			all = append(all, mount)
-		}
-	}
-	return all, nil
-}
-
 // check reports all that is missing on this host.
 func check(config Config) error {
 	var missing []string
@@ -93,13 +64,10 @@ func hasDevices(class, dev string) bool {
 	return len(entries) == 0
 }
 
-// hostRoot is the root directory of the host, also in a container with its process IDs.
-const hostRoot = "/proc/1/root"
-
 // hostPath is what a path is on the host when all links in it are followed, as the kernel
 // lists mounts. Where the root of the host may not be opened, it is that of this process.
 func hostPath(path string) (string, error) {
-	target, err := pathIn(hostRoot, path)
+	target, err := pathIn(blockdev.RootOfInit, path)
 	if errors.Is(err, fs.ErrPermission) {
 		return filepath.EvalSymlinks(path)
 	}

@@ -25,7 +25,7 @@ type mountTable struct {
 // mountFiles are files with an event for each change.
 var mountFiles = []string{"/proc/self/mountinfo", "/proc/1/mountinfo"}
 
-func newMountTable() mountTable { return mountTable{read: hostMounts, pause: listPause} }
+func newMountTable() mountTable { return mountTable{read: blockdev.MountsOfHost, pause: listPause} }
 
 // list lists the mounts. The caller must not change them.
 func (t *mountTable) list(now time.Time) ([]blockdev.Mount, error) {

@@ -32,9 +32,39 @@ func Mounts() ([]Mount, error) { return Host.Mounts() }
 // Mounts is [Mounts] in this tree.
 func (t Tree) Mounts() ([]Mount, error) { return t.mountsOf("self") }
 
-// MountsOfInit lists the mounts of the host's first process, also from a container that has
-// the host's process IDs.
-func MountsOfInit() ([]Mount, error) { return Host.mountsOf("1") }
+// RootOfInit is the root directory of the host's first process, also in a container that has the
+// host's process IDs. Only CAP_SYS_PTRACE may open it from another mount namespace.
+const RootOfInit = "/proc/1/root"
+
+// MountsOfHost lists the mounts of the host's first process, also from a container that has the
+// host's process IDs, and after them those that only this process sees.
+func MountsOfHost() ([]Mount, error) {
+	mounts, err := Mounts()
+	if err != nil {
+		return nil, err
+	}
+	own, err := os.Readlink("/proc/self/ns/mnt")
+	if err != nil {
+		return nil, err
+	}
+	if host, err := os.Readlink("/proc/1/ns/mnt"); err == nil && host == own {
+		return mounts, nil
+	}
+	all, err := Host.mountsOf("1")
+	if err != nil {
+		return nil, fmt.Errorf("cannot list the mounts of the host: %w", err)
+	}
+	known := make(map[Mount]bool, len(all))
+	for _, mount := range all {
+		known[mount] = true
+	}
+	for _, mount := range mounts {
+		if !known[mount] {
+			all = append(all, mount)
+		}
+	}
+	return all, nil
+}
 
 func (t Tree) mountsOf(process string) ([]Mount, error) {
 	path := filepath.Join(t.Proc, process, "mountinfo")

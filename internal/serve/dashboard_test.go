@@ -63,7 +63,7 @@ func offered(t *testing.T) map[string][]string {
 	m.Observe(controlled)
 	pools := NewPools(func() ([]string, error) { return []string{"/pool"}, nil })
 	pools.read = func(string) (poolReading, error) {
-		return poolReading{volumes: []volume.Overview{{Record: volume.Record{Name: "db1"}, Mountpoint: "/srv/db1"}}}, nil
+		return poolReading{volumes: []volume.Overview{{Record: volume.Record{Name: "db1"}, Mountpoint: "/srv/db1", FreeBytes: 1}}}, nil
 	}
 	registry := prometheus.NewRegistry()
 	if err := errors.Join(registry.Register(m), registry.Register(pools)); err != nil {

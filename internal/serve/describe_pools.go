@@ -47,6 +47,9 @@ var poolGauges = []valueOf[poolReading]{
 
 func mountedVolume(v volume.Overview) bool { return v.Mountpoint != "" }
 
+// readVolume is mountedVolume with a file system that this process may open.
+func readVolume(v volume.Overview) bool { return mountedVolume(v) && v.UsedBytes+v.FreeBytes > 0 }
+
 func journalInMemory(v volume.Overview) bool { return v.Memory != nil }
 
 var volumeGauges = []valueOf[volume.Overview]{
@@ -56,9 +59,9 @@ var volumeGauges = []valueOf[volume.Overview]{
 		value: func(v volume.Overview) float64 { return float64(v.AllocatedBytes) },
 		of:    func(v volume.Overview) bool { return v.Device == "" && v.LVM == nil }},
 	{desc: desc("daybook_volume_used_bytes", "Used bytes of the volume's file system; absent while it is not mounted.", volumeLabels),
-		value: func(v volume.Overview) float64 { return float64(v.UsedBytes) }, of: mountedVolume},
+		value: func(v volume.Overview) float64 { return float64(v.UsedBytes) }, of: readVolume},
 	{desc: desc("daybook_volume_free_bytes", "Free bytes of the volume's file system; absent while it is not mounted.", volumeLabels),
-		value: func(v volume.Overview) float64 { return float64(v.FreeBytes) }, of: mountedVolume},
+		value: func(v volume.Overview) float64 { return float64(v.FreeBytes) }, of: readVolume},
 	{desc: desc("daybook_volume_attached", "1 while the volume is mounted where it was attached.", volumeLabels),
 		value: func(v volume.Overview) float64 { return truth(mountedVolume(v)) }},
 	{desc: desc("daybook_volume_frozen", "1 while the volume is frozen for a copy, or was left so.", volumeLabels),

@@ -37,6 +37,32 @@ func TestAllocatedBytesAreAbsentWithoutAnImage(t *testing.T) {
 	}
 }
 
+// Only CAP_SYS_PTRACE opens what is mounted for the host alone. It is attached nevertheless.
+func TestBytesOfAFileSystemThatCannotBeOpenedAreAbsent(t *testing.T) {
+	found := 0
+	for _, gauge := range volumeGauges {
+		for _, name := range []string{`"daybook_volume_used_bytes"`, `"daybook_volume_free_bytes"`} {
+			if strings.Contains(gauge.desc.String(), name) {
+				found++
+				for _, c := range []struct {
+					overview volume.Overview
+					want     bool
+				}{
+					{volume.Overview{}, false}, {volume.Overview{Mountpoint: "/srv/db1"}, false},
+					{volume.Overview{Mountpoint: "/srv/db1", UsedBytes: 1}, true}, {volume.Overview{Mountpoint: "/srv/db1", FreeBytes: 1}, true},
+				} {
+					if got := gauge.of(c.overview); got != c.want {
+						t.Errorf("%s of %+v: %v", name, c.overview, got)
+					}
+				}
+			}
+		}
+	}
+	if found != 2 {
+		t.Errorf("%d such metrics", found)
+	}
+}
+
 // A rate of a gauge is wrong after each mount: Prometheus expects a new start from
 // counters only.
 func TestSumsSinceTheMountAreCounters(t *testing.T) {
