@@ -172,6 +172,28 @@ func TestUnitsThatCannotWorkEndAfterSomeMinutes(t *testing.T) {
 	}
 }
 
+// Go starts a thread for each processor to collect its garbage. With 256 of them a daemon had
+// 75 threads, and ended at TasksMax=64.
+func TestUnitsHaveRoomForTheirThreadsOnManyProcessors(t *testing.T) {
+	for name := range units(t) {
+		if !strings.HasSuffix(name, ".service") {
+			continue
+		}
+		unit := "../../deploy/systemd/" + name
+		if !slices.Contains(systemdtest.Values(t, unit, "Environment"), "GOMAXPROCS=4") {
+			t.Errorf("%s: its threads are as many as the host's processors", name)
+		}
+		tasks := systemdtest.Values(t, unit, "TasksMax")
+		if len(tasks) != 1 {
+			t.Fatalf("%s: TasksMax is %q", name, tasks)
+		}
+		// Two processes of daybook, each with up to ten threads in system calls, and their tools.
+		if most, err := strconv.Atoi(tasks[0]); err != nil || most < 128 {
+			t.Errorf("%s: TasksMax is %q", name, tasks[0])
+		}
+	}
+}
+
 func TestSystemdAcceptsTheUnits(t *testing.T) {
 	analyze := needs.Tool(t, "systemd-analyze")
 	dir := t.TempDir()

@@ -32,7 +32,10 @@ func TestTheManifestsStartTheAgentWithAConfigurationThatItTakes(t *testing.T) {
 			Spec struct {
 				Template struct {
 					Spec struct {
-						Containers []struct{ Args []string }
+						Containers []struct {
+							Args []string
+							Env  []struct{ Name, Value string }
+						}
 					}
 				}
 			}
@@ -55,6 +58,10 @@ func TestTheManifestsStartTheAgentWithAConfigurationThatItTakes(t *testing.T) {
 				commands++
 				if err := parses(c.Args); err != nil {
 					t.Errorf("%q: %v", c.Args, err)
+				}
+				// As in the units: a node may limit the threads of a pod.
+				if len(c.Env) != 1 || c.Env[0].Name != "GOMAXPROCS" || c.Env[0].Value != "4" {
+					t.Errorf("its threads are as many as the node's processors: %+v", c.Env)
 				}
 			}
 		}
