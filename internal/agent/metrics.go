@@ -27,7 +27,7 @@ var (
 	failuresDesc = prometheus.NewDesc("daybook_agent_failures_total", "Errors in rounds; the log has each.", nil, nil)
 	releasesDesc = prometheus.NewDesc("daybook_agent_releases_total", "Journals that were released because no pod uses the volume.", nil, nil)
 	listingsDesc = prometheus.NewDesc("daybook_agent_listings_total", "Times that the container runtime listed its pods and containers for the agent.", nil, nil)
-	roundDesc    = prometheus.NewDesc("daybook_agent_last_round_timestamp_seconds", "When the last round ended, in Unix time.", nil, nil)
+	roundDesc    = prometheus.NewDesc("daybook_agent_last_round_timestamp_seconds", "When the last round ended, in Unix time; until the first one, when the agent started.", nil, nil)
 )
 
 // Describe implements prometheus.Collector.
@@ -92,9 +92,7 @@ func (a *Agent) Collect(out chan<- prometheus.Metric) {
 	send(failuresDesc, prometheus.CounterValue, float64(report.Failures))
 	send(releasesDesc, prometheus.CounterValue, float64(report.Releases))
 	send(listingsDesc, prometheus.CounterValue, float64(report.Listings))
-	if report.Rounds > 0 {
-		send(roundDesc, prometheus.GaugeValue, float64(report.Time.UnixNano())/1e9)
-	}
+	send(roundDesc, prometheus.GaugeValue, float64(a.progressed(report).UnixNano())/1e9)
 }
 
 // SetAttributing says whether I/O is attributed to containers, for the metrics.
@@ -106,15 +104,19 @@ const healthyRounds = 30
 // startPatience is the time of the first round.
 const startPatience = 30 * time.Second
 
+// progressed is when the last round ended; until the first one, when the agent was made.
+func (a *Agent) progressed(report Report) time.Time {
+	if report.Rounds == 0 {
+		return a.made
+	}
+	return report.Time
+}
+
 // Healthy says whether rounds end.
 func (a *Agent) Healthy() error {
 	report := a.lastRound()
 	limit := startPatience + healthyRounds*a.config.Interval
-	since := report.Time
-	if report.Rounds == 0 {
-		since = a.made
-	}
-	if age := time.Since(since); age > limit {
+	if age := time.Since(a.progressed(report)); age > limit {
 		return fmt.Errorf("no round for %.0f s; at most %.0f s are expected", age.Seconds(), limit.Seconds())
 	}
 	return nil

@@ -1,9 +1,13 @@
 package agent
 
 import (
+	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
 )
@@ -36,6 +40,25 @@ func scrapePods(t *testing.T, pods ...Pod) map[string]string {
 		}
 	}
 	return found
+}
+
+// An alert on old rounds has nothing to compare if the metric is absent.
+func TestUntilTheFirstRoundItsTimeIsThatOfTheStart(t *testing.T) {
+	a := &Agent{names: &Names{}, made: time.Unix(1_800_000_000, 0)}
+	for _, c := range []struct {
+		report Report
+		want   float64
+	}{{Report{}, 1_800_000_000}, {Report{Rounds: 1, Time: time.Unix(1_800_000_007, 0)}, 1_800_000_007}} {
+		a.report = c.report
+		want := fmt.Sprintf(`
+			# HELP daybook_agent_last_round_timestamp_seconds When the last round ended, in Unix time; until the first one, when the agent started.
+			# TYPE daybook_agent_last_round_timestamp_seconds gauge
+			daybook_agent_last_round_timestamp_seconds %f
+		`, c.want)
+		if err := testutil.CollectAndCompare(a, strings.NewReader(want), "daybook_agent_last_round_timestamp_seconds"); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // As while the container runtime does not say which pods share a volume.

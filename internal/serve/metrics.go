@@ -74,7 +74,8 @@ type Metrics struct {
 	expected float64
 	// none: no sample comes.
 	none bool
-	// observed is when the last sample came, by the monotonic clock.
+	// observed is when the last sample came, or since when the first one is awaited, by the
+	// monotonic clock.
 	observed time.Time
 }
 
@@ -275,8 +276,12 @@ func (m *Metrics) Collect(out chan<- prometheus.Metric) {
 	counter(unrecordedDesc, float64(m.unrecorded))
 	gauge(seriesDesc, float64(len(m.containers)))
 	gauge(skippedDesc, float64(m.skipped))
-	if m.samples > 0 {
+	switch {
+	case m.samples > 0:
 		gauge(lastDesc, float64(m.lastTime.UnixNano())/1e9)
 		gauge(lengthDesc, m.interval)
+	case !m.none: // since then the first one is missing
+		gauge(lastDesc, float64(m.observed.UnixNano())/1e9)
+		gauge(lengthDesc, m.expected)
 	}
 }

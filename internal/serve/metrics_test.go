@@ -151,6 +151,26 @@ func TestSamplesAddUpAndGaugesShowTheLast(t *testing.T) {
 	}
 }
 
+// An alert on old samples has nothing to compare if the metric is absent.
+func TestUntilTheFirstSampleItsTimeIsThatOfTheStart(t *testing.T) {
+	began := float64(time.Now().UnixNano()) / 1e9
+	m := NewMetrics(10)
+	m.Expect(7 * time.Second)
+	got := values(t, m)
+	if at := got["daybook_last_sample_timestamp_seconds{}"]; at < began || at > began+60 {
+		t.Errorf("the start was %f s after this test's", at-began)
+	}
+	if length := got["daybook_interval_seconds{}"]; length != 7 {
+		t.Errorf("the interval is %g s", length)
+	}
+	m.ExpectNone()
+	for name := range values(t, m) {
+		if name == "daybook_last_sample_timestamp_seconds{}" || name == "daybook_interval_seconds{}" {
+			t.Errorf("no sample is expected, and there is %s", name)
+		}
+	}
+}
+
 func TestJournalsInMemoryHaveSeriesWhereThereAreSome(t *testing.T) {
 	const c, f = "{cgroup=/ca,container=alpha,device=loop0,runtime=docker}", "{device=loop0,filesystem=loop0p1}"
 	m := NewMetrics(10)
