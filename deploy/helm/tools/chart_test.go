@@ -282,12 +282,29 @@ func checkRules(t *testing.T, text string, rule *monitoring.PrometheusRule) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := filepath.Join(t.TempDir(), "rules.yaml")
+	file := filepath.Join(t.TempDir(), "rules.yaml") // as testdata/alerts.yaml names it
 	if err := os.WriteFile(file, rules, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if out, err := exec.Command(promtool, "check", "rules", file).CombinedOutput(); err != nil {
 		t.Errorf("%v: %s\n%s", err, out, rules)
+	}
+	// When each alert fires, and when it does not.
+	tests, err := os.ReadFile("testdata/alerts.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, alert := range rule.Spec.Groups[0].Rules {
+		if !strings.Contains(string(tests), "alertname: "+alert.Alert) {
+			t.Errorf("no test of %s", alert.Alert)
+		}
+	}
+	script := filepath.Join(filepath.Dir(file), "tests.yaml")
+	if err := os.WriteFile(script, tests, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(promtool, "test", "rules", script).CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
 	}
 }
 
@@ -298,7 +315,7 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		"a QoS class":     {"config": map[string]any{"weights": map[string]any{"gold": 1}}},
 		"a placement":     {"config": map[string]any{"placement": "root"}},
 		"a relative path": {"kubeletDir": "var"},
-		"a share":         {"metrics": map[string]any{"prometheusRule": map[string]any{"shareOff": 2}}},
+		"a part":          {"metrics": map[string]any{"prometheusRule": map[string]any{"poolUsed": 2}}},
 		// With these the agent would end at its start.
 		"a short interval":        {"config": map[string]any{"interval": "199ms"}},
 		"a long interval":         {"config": map[string]any{"interval": "31s"}},
