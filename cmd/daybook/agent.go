@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
 	"slices"
 	"time"
@@ -18,6 +17,7 @@ import (
 	"github.com/daybook-project/daybook/internal/cgroup"
 	"github.com/daybook-project/daybook/internal/configfile"
 	"github.com/daybook-project/daybook/internal/control"
+	"github.com/daybook-project/daybook/internal/journal"
 	"github.com/daybook-project/daybook/internal/serve"
 )
 
@@ -148,14 +148,7 @@ func runAgent(ctx context.Context, path string, log *slog.Logger) (err error) {
 	ended := make(chan error, 2)
 	parts := []func(context.Context) error{a.Run}
 	if config.Account {
-		parts = append(parts, func(ctx context.Context) error {
-			for {
-				if err := observeNode(ctx, config, a, o, log); !errors.Is(err, errLookAgain) {
-					return err
-				}
-				log.Info("looking again for the disks to control")
-			}
-		})
+		parts = append(parts, (&nodeObserver{config: config, agent: a, observers: o, log: log, firstPause: absentPause, openSource: openSource}).run)
 	}
 	for _, part := range parts {
 		go func() {
@@ -171,34 +164,63 @@ func runAgent(ctx context.Context, path string, log *slog.Logger) (err error) {
 	return err
 }
 
-// errLookAgain ends observeNode when the node may have other disks to control than before.
+// errLookAgain ends nodeObserver.observe when the node may have other disks to control than before.
 var errLookAgain = errors.New("the disks to control are others")
 
-// absentPause is between two looks for disks to control that the node lacks.
-const absentPause = 10 * time.Second
+// nodeObserver takes samples on a node, and corrects weights, as far as the node allows it.
+type nodeObserver struct {
+	config    agent.Config
+	agent     *agent.Agent
+	observers *observers
+	log       *slog.Logger
+	// lacked and why are what the log says of missing disks and of why nothing is attributed.
+	lacked []string
+	why    string
+	// pause is until the next attempt to attribute; firstPause is after the first one.
+	pause, firstPause time.Duration
+	openSource        func(context.Context, sourceOptions) (account.Source, error)
+}
 
-// observeNode takes samples. It corrects weights on those disks of the configuration that the node
+// maxAttributePause is the longest time between two attempts to load BPF programs. One takes the
+// processor for some tenths of a second.
+const maxAttributePause = 10 * time.Minute
+
+// run observes the node, and looks again for what it lacks, until ctx ends or it fails.
+func (n *nodeObserver) run(ctx context.Context) error {
+	for {
+		if err := n.observe(ctx); !errors.Is(err, errLookAgain) {
+			return err
+		}
+	}
+}
+
+// observe takes samples. It corrects weights on those disks of the configuration that the node
 // has: one configuration is for all nodes. If the node loads no BPF programs, it says so and takes
 // none: one configuration is for nodes of several kernels, and journals are placed on all.
-func observeNode(ctx context.Context, config agent.Config, a *agent.Agent, o *observers, log *slog.Logger) error {
+func (n *nodeObserver) observe(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var err error
-	if config.Control != nil {
-		controlled := *config.Control
+	var controlled control.Config
+	if n.config.Control != nil {
+		controlled = *n.config.Control
+		devices := controlled.Devices
 		var absent []string
-		controlled.Devices, absent = present(controlled.Devices)
-		if len(absent) > 0 {
-			log.Warn("this node lacks disks to control; the others are controlled, and journals are placed", "lacks", absent, "controlled", controlled.Devices)
+		controlled.Devices, absent = present(devices)
+		if len(absent) > 0 && !slices.Equal(absent, n.lacked) {
+			n.log.Warn("this node lacks disks to control; the others are controlled, and journals are placed", "lacks", absent, "controlled", controlled.Devices)
 		}
-		devices := config.Control.Devices
+		if len(absent) == 0 && len(n.lacked) > 0 {
+			n.log.Info("this node has all disks to control now", "controlled", controlled.Devices)
+		}
+		n.lacked = absent
 		go func() { cancel(awaitDisk(ctx, devices, absent, absentPause)) }()
-		config.Control = &controlled
 	}
-	if config.Control != nil && len(config.Control.Devices) > 0 {
-		err = controlNode(ctx, *config.Control, config.Waits, a, o, log)
+	loaded := journal.LoadedModules()
+	if err = n.tryAgain(ctx); err == nil && len(controlled.Devices) > 0 {
+		err = n.control(ctx, controlled)
 		if errors.Is(err, blockdev.ErrGone) {
-			log.Error("the disks to control are gone; journals are placed nevertheless", "error", err)
+			n.log.Error("the disks to control are gone; journals are placed nevertheless", "error", err)
 			select {
 			case <-ctx.Done():
 				err = ctx.Err()
@@ -206,15 +228,15 @@ func observeNode(ctx context.Context, config agent.Config, a *agent.Agent, o *ob
 				err = errLookAgain
 			}
 		}
-	} else {
-		err = onlyObserveNode(ctx, config, a, o, log)
+	} else if err == nil {
+		err = n.onlyObserve(ctx)
 	}
 	var unattributed unattributedError
 	if errors.As(err, &unattributed) {
-		o.metrics.ExpectNone()
-		log.Warn("this node cannot attribute I/O to containers; journals are placed nevertheless, and no disk is controlled", "why", err)
-		<-ctx.Done()
-		err = ctx.Err()
+		n.failed(err)
+		if err = hostModules.await(ctx, loaded, time.After(n.pause)); err == nil {
+			return errLookAgain
+		}
 	}
 	if cause := context.Cause(ctx); errors.Is(cause, errLookAgain) && (err == nil || errors.Is(err, context.Canceled)) {
 		return cause
@@ -222,21 +244,34 @@ func observeNode(ctx context.Context, config agent.Config, a *agent.Agent, o *ob
 	return err
 }
 
-// present divides devices into those that this host has and those that it lacks, or has without a
-// medium.
-func present(devices []string) (here, absent []string) {
-	for _, device := range devices {
-		disk, err := blockdev.LookupForWriting(device)
-		if err == nil {
-			err = disk.Present()
-		}
-		if errors.Is(err, blockdev.ErrGone) || errors.Is(err, fs.ErrNotExist) {
-			absent = append(absent, device)
-		} else {
-			here = append(here, device) // other errors are those of control
-		}
+// tryAgain loads the BPF programs after they could not be loaded: control would first change weights.
+func (n *nodeObserver) tryAgain(ctx context.Context) error {
+	if n.why == "" {
+		return nil
 	}
-	return here, absent
+	source, err := n.open(ctx, sourceOptions{Interval: accountInterval})
+	if err != nil {
+		return err
+	}
+	return source.Close()
+}
+
+// failed logs why nothing is attributed, unless the log has it already, and lengthens the pause.
+func (n *nodeObserver) failed(why error) {
+	n.observers.metrics.ExpectNone()
+	n.pause = min(2*n.pause, maxAttributePause)
+	if why.Error() != n.why {
+		n.why, n.pause = why.Error(), n.firstPause
+		n.log.Warn("this node cannot attribute I/O to containers; journals are placed nevertheless, and no disk is controlled; it tries again", "why", why)
+	}
+}
+
+// attributes logs that what failed before works now.
+func (n *nodeObserver) attributes() {
+	if n.why != "" {
+		n.log.Info("this node attributes I/O to containers now")
+	}
+	n.why, n.pause = "", 0
 }
 
 // awaitDisk waits until the host has one of the devices that it lacked at the look before. It looks
@@ -256,26 +291,28 @@ func awaitDisk(ctx context.Context, devices, absent []string, pause time.Duratio
 	}
 }
 
-// unattributedError is why the node attributes no I/O to containers: it lacks what BPF programs need.
+// unattributedError is why the node attributes no I/O to containers.
 type unattributedError struct{ error }
 
-// openNodeSource starts a meter whose samples o gets. The error is an unattributedError if the node
-// lacks what it needs.
-func openNodeSource(ctx context.Context, options sourceOptions, a *agent.Agent, o *observers) (account.Source, error) {
-	o.expect(options.Interval)
-	options.Estimator = "handles"
-	source, err := openSource(ctx, options)
-	a.SetAttributing(err == nil)
-	var unsupported unsupportedError
-	if errors.As(err, &unsupported) {
+// open starts a meter whose samples the observers get. The error is an unattributedError unless a
+// disk is gone or ctx ends: what the node lacks, such as memory, may come.
+func (n *nodeObserver) open(ctx context.Context, options sourceOptions) (account.Source, error) {
+	n.observers.expect(options.Interval)
+	options.Estimator, options.Naming, options.Waits, options.Log = "handles", n.agent, n.config.Waits, n.log
+	source, err := n.openSource(ctx, options)
+	n.agent.SetAttributing(err == nil)
+	if err == nil {
+		n.attributes()
+	}
+	if err != nil && ctx.Err() == nil && !errors.Is(err, blockdev.ErrGone) {
 		err = unattributedError{err}
 	}
-	return observedSource{source, o}, err
+	return observedSource{source, n.observers}, err
 }
 
-// onlyObserveNode takes samples of all disks.
-func onlyObserveNode(ctx context.Context, config agent.Config, a *agent.Agent, o *observers, log *slog.Logger) error {
-	source, err := openNodeSource(ctx, sourceOptions{Interval: accountInterval, Naming: a, Waits: config.Waits, Log: log}, a, o)
+// onlyObserve takes samples of all disks.
+func (n *nodeObserver) onlyObserve(ctx context.Context) error {
+	source, err := n.open(ctx, sourceOptions{Interval: accountInterval})
 	if err != nil {
 		return err
 	}
@@ -290,29 +327,29 @@ func onlyObserveNode(ctx context.Context, config agent.Config, a *agent.Agent, o
 	}
 }
 
-// controlNode is daybook control with the names of pods. Its locks refuse a disk that
+// control is daybook control with the names of pods. Its locks refuse a disk that
 // another process controls.
-func controlNode(ctx context.Context, config control.Config, waits bool, a *agent.Agent, o *observers, log *slog.Logger) error {
+func (n *nodeObserver) control(ctx context.Context, config control.Config) error {
 	disks, err := openControlled(config)
 	if err != nil {
 		return err
 	}
 	var promises livePromises
 	return control.Run(ctx, control.Options{
-		Disks: disks, RunDir: control.DefaultRunDir, Config: config, OpenHost: openStateHost, Log: log, OnIdeals: promises.set, OnEnd: promises.end,
+		Disks: disks, RunDir: control.DefaultRunDir, Config: config, OpenHost: openStateHost, Log: n.log, OnIdeals: promises.set, OnEnd: promises.end,
 		Name: func(path string) string {
-			top, name, _ := a.Identify(path)
+			top, name, _ := n.agent.Identify(path)
 			if top != path {
 				return ""
 			}
 			return name
 		},
 		OpenSource: func(devices []string, interval time.Duration) (account.Source, error) {
-			return openNodeSource(ctx, sourceOptions{Devices: devices, Promises: promises.of, Interval: interval, Naming: a, Waits: waits, Log: log,
+			return n.open(ctx, sourceOptions{Devices: devices, Promises: promises.of, Interval: interval,
 				Ideal: func(path, name string) (uint64, bool) {
 					weight, matched := config.Ideal(path, name)
 					return weight, matched && weight > 0
-				}}, a, o)
+				}})
 		},
 	})
 }

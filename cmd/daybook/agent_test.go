@@ -181,14 +181,14 @@ func TestAgentPlacesJournalsOnANodeThatLoadsNoBPFPrograms(t *testing.T) {
 	if err := os.Symlink(n.fs.Dir, disk); err != nil {
 		t.Fatal(err)
 	}
-	awaittest.Until(t, awaittest.Patience, "the agent has looked at the disk", func() bool {
-		text, _ := os.ReadFile(daemon.Log)
-		return strings.Count(string(text), "cannot attribute I/O to containers") == 2
-	})
+	awaitLogged(t, daemon, "this node has all disks to control now")
 	for _, want := range []string{`daybook_agent_volume_placed\{.*\} 1`, `daybook_agent_attributing 0`} {
 		if metrics := get("/metrics"); !regexp.MustCompile(want).MatchString(metrics) {
 			t.Errorf("not %s: %s", want, metrics)
 		}
+	}
+	if text, err := os.ReadFile(daemon.Log); err != nil || strings.Count(string(text), "cannot attribute I/O to containers") != 1 {
+		t.Errorf("the reason is not in the log once: %v, %s", err, text)
 	}
 	// It waits for no sample: the kubelet would kill an agent that misses them.
 	if health := get("/healthz"); health != "ok\n" {

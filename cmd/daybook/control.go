@@ -21,6 +21,7 @@ import (
 	"github.com/daybook-project/daybook/internal/control"
 	"github.com/daybook-project/daybook/internal/control/law"
 	"github.com/daybook-project/daybook/internal/interrupt"
+	"github.com/daybook-project/daybook/internal/journal"
 	"github.com/daybook-project/daybook/internal/top"
 )
 
@@ -74,6 +75,9 @@ The configuration is YAML. All keys are optional, but it or --device must name a
   containers:                # none: every cgroup that does I/O there
     - match: web-*           # container name or cgroup path; * does not cross /
       weight: 300            # default: unchanged
+
+Control waits for disks of the configuration that are missing. Those of --device must be
+there. Where jbd2 is not loaded, it waits for the first mount of an ext4.
 
 With --check-config control prints each error as FILE:LINE: ERROR, and rules that have
 no effect as notes. The exit code is 0 without errors, 1 with errors, and 2 if the file
@@ -199,25 +203,49 @@ func (f *controlFlags) log(stderr io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(stderr, options))
 }
 
-func (f *controlFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
+func (f *controlFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error) {
 	config, err := f.load(ctx, control.ReadConfig)
 	if err != nil {
 		return usageError{err}
 	}
-	disks, err := openControlled(config)
+	hangups, stop := interrupt.Reload()
+	defer stop()
+	log := f.log(stderr)
+	observers, err := openObservers(f.record, f.pools, f.metrics, log)
 	if err != nil {
 		return err
 	}
-	log := f.log(stderr)
-	observers, err := openObservers(f.record, f.pools, f.metrics, log)
+	defer func() { err = errors.Join(err, observers.close()) }()
+	if !f.waits() {
+		return f.control(ctx, config, observers, hangups, stdout, log)
+	}
+	observers.expectNone()
+	config, err = awaitDisks(ctx, config, hangups, func() (control.Config, error) { return f.reload(ctx, reloadPatience) }, absentPause, log)
+	if err != nil {
+		return err
+	}
+	return hostModules.whenLoaded(ctx, log, func() error {
+		err := f.control(ctx, config, observers, hangups, stdout, log)
+		if errors.Is(err, journal.ErrNotLoaded) {
+			observers.expectNone()
+		}
+		return err
+	})
+}
+
+// waits says whether control waits for disks and for jbd2, as a daemon does: a disk that the command
+// line names is more likely a mistake.
+func (f *controlFlags) waits() bool { return len(f.devices) == 0 && !f.dryRun && os.Geteuid() == 0 }
+
+// control controls the disks of a configuration until ctx ends.
+func (f *controlFlags) control(ctx context.Context, config control.Config, observers *observers, hangups <-chan os.Signal, stdout io.Writer, log *slog.Logger) error {
+	disks, err := openControlled(config)
 	if err != nil {
 		return err
 	}
 	var promises livePromises
 	var current atomic.Pointer[control.Config]
 	current.Store(&config)
-	hangups, stop := interrupt.Reload()
-	defer stop()
 	options := control.Options{
 		Disks: disks, RunDir: control.DefaultRunDir,
 		Config: config, OpenHost: openStateHost, Reload: hangups,
@@ -238,7 +266,7 @@ func (f *controlFlags) run(ctx context.Context, stdout, stderr io.Writer) error 
 	if f.dryRun {
 		options.OnInterval = func(d control.Decision) { printDecision(stdout, d) }
 	}
-	return errors.Join(control.Run(ctx, options), observers.close())
+	return control.Run(ctx, options)
 }
 
 // openControlled opens the disks of a configuration and their actuators. A disk that

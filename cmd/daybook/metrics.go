@@ -12,7 +12,7 @@ import (
 )
 
 func newMetricsCommand() *cobra.Command {
-	var observe observeFlags
+	observe := observeFlags{waits: true}
 	var listen string
 	cmd := &cobra.Command{
 		Use:   "metrics",
@@ -22,6 +22,8 @@ func newMetricsCommand() *cobra.Command {
   /metrics   Prometheus metrics of containers, disks, pools and volumes, named
              daybook_*, and those of the process
   /healthz   200 while samples are taken, 503 when they stopped
+
+Where jbd2 is not loaded, it waits for the first mount of an ext4.
 
 Without --listen it listens on 127.0.0.1:9435 only. There is no encryption and no
 password: everybody who can connect to another address can read the names of

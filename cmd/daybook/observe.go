@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybook-project/daybook/internal/account"
+	"github.com/daybook-project/daybook/internal/journal"
 	"github.com/daybook-project/daybook/internal/serve"
 )
 
@@ -23,6 +24,8 @@ const (
 // observeFlags are the flags of the commands that only observe.
 type observeFlags struct {
 	source sourceOptions
+	// waits: where jbd2 is not loaded, it waits for that.
+	waits  bool
 	record recordFlags
 	pools  poolFlags
 }
@@ -121,6 +124,13 @@ func (o *observers) expect(interval time.Duration) {
 	}
 }
 
+// expectNone says that no samples come for now.
+func (o *observers) expectNone() {
+	if o.metrics != nil {
+		o.metrics.ExpectNone()
+	}
+}
+
 // observe passes a sample on. Its errors never stop the program.
 func (o *observers) observe(s account.Sample) {
 	if o.metrics != nil {
@@ -157,8 +167,19 @@ func (f *observeFlags) withSource(ctx context.Context, address string, log *slog
 		return err
 	}
 	defer func() { err = errors.Join(err, o.close()) }()
-	o.expect(f.source.Interval)
-	source, err := openSource(ctx, f.source)
+	var source account.Source
+	open := func() (err error) {
+		o.expect(f.source.Interval)
+		if source, err = openSource(ctx, f.source); errors.Is(err, journal.ErrNotLoaded) && f.waits {
+			o.expectNone()
+		}
+		return err
+	}
+	if f.waits {
+		err = hostModules.whenLoaded(ctx, log, open)
+	} else {
+		err = open()
+	}
 	if err != nil {
 		return err
 	}

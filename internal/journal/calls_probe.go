@@ -38,7 +38,7 @@ func OpenCalls() (*CallProbe, error) {
 		return nil, err
 	}
 	if arguments == nil {
-		return nil, fmt.Errorf("%w: the kernel has no tracepoint jbd2_handle_stats; %s", ErrUnsupported, WhyNoTracepoint())
+		return nil, noTracepoint("jbd2_handle_stats")
 	}
 	p := new(CallProbe)
 	if err := p.load(cache); err != nil {

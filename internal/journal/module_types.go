@@ -1,8 +1,10 @@
 package journal
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 )
 
 // sysDirectory is a variable for tests.
@@ -25,12 +27,24 @@ func ModuleWithoutTypes() string {
 	return ""
 }
 
-// WhyNoTracepoint returns what may be the reason that a tracepoint of jbd2 or ext4 is
-// missing, for messages.
-func WhyNoTracepoint() string {
+// noTracepoint is the error of a missing tracepoint of jbd2, with what may be the reason.
+func noTracepoint(name string) error {
 	if module := ModuleWithoutTypes(); module != "" {
-		return "the module " + module + " is loaded, but has no BTF (/sys/kernel/btf/" + module + "): " +
-			"BTF of modules needs Linux 5.11 or newer, built with CONFIG_DEBUG_INFO_BTF_MODULES=y"
+		return fmt.Errorf("%w: the kernel has no tracepoint %s; the module %s is loaded, but has no BTF (/sys/kernel/btf/%s): "+
+			"BTF of modules needs Linux 5.11 or newer, built with CONFIG_DEBUG_INFO_BTF_MODULES=y", ErrUnsupported, name, module, module)
 	}
-	return "is jbd2 loaded (is any ext4 mounted), and does it have BTF?"
+	unsupported := ErrNotLoaded
+	if slices.Contains(LoadedModules(), "jbd2") {
+		unsupported = ErrUnsupported
+	}
+	return fmt.Errorf("%w: the kernel has no tracepoint %s; is jbd2 loaded (is any ext4 mounted), and does it have BTF?", unsupported, name)
+}
+
+// LoadedModules lists those of the modules jbd2, ext4, ext4nvj and jfsnvj that are loaded. Probes that
+// could not be opened before can be opened after one was loaded.
+func LoadedModules() []string {
+	return slices.DeleteFunc([]string{"jbd2", "ext4", string(Ext4NVJ), string(JFSNVJ)}, func(name string) bool {
+		_, err := os.Stat(filepath.Join(sysDirectory, "module", name))
+		return err != nil
+	})
 }

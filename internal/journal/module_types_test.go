@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -34,9 +35,14 @@ func TestAModuleWithoutTypesIsTheReason(t *testing.T) {
 		if got := ModuleWithoutTypes(); got != test.want {
 			t.Errorf("%s: %q, want %q", test.what, got, test.want)
 		}
-		names := strings.Contains(WhyNoTracepoint(), "the module "+test.want+" is loaded, but has no BTF")
-		if names != (test.want != "") {
-			t.Errorf("%s: %s", test.what, WhyNoTracepoint())
+		err := noTracepoint("jbd2_run_stats")
+		names := strings.Contains(err.Error(), "jbd2_run_stats; the module "+test.want+" is loaded, but has no BTF")
+		if names != (test.want != "") || !errors.Is(err, ErrUnsupported) {
+			t.Errorf("%s: %v", test.what, err)
+		}
+		// A daemon waits for what may still come, and ends for what does not.
+		if comes := len(test.files) == 0; errors.Is(err, ErrNotLoaded) != comes {
+			t.Errorf("%s: %v; may it come? %v", test.what, err, comes)
 		}
 	}
 }

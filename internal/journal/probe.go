@@ -22,6 +22,10 @@ import (
 // ErrUnsupported is wrapped by errors that name a missing kernel feature.
 var ErrUnsupported = errors.New("this host cannot attribute the journal")
 
+// ErrNotLoaded is wrapped by errors that name a missing tracepoint of jbd2, where that module is not
+// loaded: the first mount of an ext4 loads it. It wraps ErrUnsupported.
+var ErrNotLoaded = fmt.Errorf("%w yet", ErrUnsupported)
+
 // drainInterval limits the memory of the kernel side: with 65,536 entries, 300
 // commits a second and 1 s there is space for 200 cgroups in every commit.
 const drainInterval = time.Second

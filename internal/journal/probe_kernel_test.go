@@ -119,7 +119,7 @@ func TestGuestProgramsLoadWhereExt4IsAModule(t *testing.T) {
 				t.Fatalf("rmmod %s: %v", module, err)
 			}
 		}
-		if _, err := Open(); !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), "is jbd2 loaded") {
+		if _, err := Open(); !errors.Is(err, ErrNotLoaded) || !strings.Contains(err.Error(), "is jbd2 loaded") {
 			t.Errorf("without jbd2: %v", err)
 		}
 		if out, err := exec.Command("modprobe", "ext4").CombinedOutput(); err != nil {

@@ -40,7 +40,7 @@ func dropUnattachable(spec *ebpf.CollectionSpec, cache *btf.Cache, required []st
 		return missing, nil
 	}
 	if !HasNVJournal() {
-		return nil, fmt.Errorf("%w: the kernel has no tracepoint %s; %s", ErrUnsupported, lacking[0], WhyNoTracepoint())
+		return nil, noTracepoint(lacking[0])
 	}
 	// Without the kernel's own ext4, all its tracepoints are missing, so they are not
 	// listed.
