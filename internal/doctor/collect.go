@@ -120,6 +120,7 @@ var capabilities = []struct {
 	{"CAP_SYS_RESOURCE", unix.CAP_SYS_RESOURCE}, {"CAP_LINUX_IMMUTABLE", unix.CAP_LINUX_IMMUTABLE},
 	{"CAP_DAC_OVERRIDE", unix.CAP_DAC_OVERRIDE}, {"CAP_FOWNER", unix.CAP_FOWNER},
 	{"CAP_SYS_NICE", unix.CAP_SYS_NICE}, {"CAP_SYS_PTRACE", unix.CAP_SYS_PTRACE},
+	{"CAP_SYSLOG", unix.CAP_SYSLOG},
 }
 
 func (c *collector) privileges() {

@@ -47,6 +47,7 @@ var partCapabilities = map[string]string{
 	"CAP_FOWNER":          "the mount points of persistent volumes that other users own are not protected",
 	"CAP_DAC_OVERRIDE":    "no cgroup can be made in the root cgroup, and those of other users cannot be changed",
 	"CAP_SYS_NICE":        "Linux 6.1 does not move journals of volumes and of adopt",
+	"CAP_SYSLOG":          "the kernel hides the addresses of its functions, so attribution costs more, and that of data=journal is worse before Linux 6.8",
 	"CAP_SYS_PTRACE":      "adopt does not see which other containers use a file system",
 }
 

@@ -195,6 +195,7 @@ func TestACapabilityThatNotAllNeedIsANote(t *testing.T) {
 		{[]string{"CAP_FOWNER"}, Note, "not protected"},
 		{[]string{"CAP_SYS_NICE"}, Note, "Linux 6.1 does not move journals"},
 		{[]string{"CAP_SYS_PTRACE"}, Note, "adopt"},
+		{[]string{"CAP_SYSLOG"}, Note, "hides the addresses"},
 		{[]string{"CAP_BPF", "CAP_SYS_RESOURCE"}, Missing, "root lacks CAP_BPF"},
 	} {
 		found := examinePrivileges(Facts{Privileges: Privileges{Root: true, MissingCapabilities: c.missing}})

@@ -11,5 +11,6 @@ import (
 func TestMain(m *testing.M) {
 	workload.RunIfAsked()
 	syncIfAsked()
+	findWriteEndsIfAsked()
 	os.Exit(m.Run())
 }

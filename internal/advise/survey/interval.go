@@ -108,7 +108,7 @@ func whyUnpredicted(in advise.Input, f FileSystem, recognised bool, running kern
 	case recognised:
 		return ""
 	}
-	return "a kernel before 6.8 marks the writes of the journal only with some updates, and this one hides the functions by which they are recognised (kernel.kptr_restrict)"
+	return "a kernel before 6.8 marks the writes of the journal only with some updates, and this one hides the functions by which they are recognised (kernel.kptr_restrict, or no CAP_SYSLOG)"
 }
 
 // marksJournal reports whether jbd2 marks its writes: since 6.8 ("jbd2: increase the journal
