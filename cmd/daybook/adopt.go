@@ -168,6 +168,9 @@ func (f *adoptFlags) log(w io.Writer) *slog.Logger {
 
 // keep places the journals, and keeps them unless --once is set.
 func (f *adoptFlags) keep(cmd *cobra.Command, entries []adopt.Entry) error {
+	if _, err := cgroup.FindOfHost(); err != nil {
+		return explainAdopt(err)
+	}
 	ctx, log := cmd.Context(), f.log(cmd.ErrOrStderr())
 	store, err := adopt.Open(f.stateDir)
 	if err != nil {
@@ -210,7 +213,7 @@ func (f *adoptFlags) place(cmd *cobra.Command, store adopt.Store, entries []adop
 // explainAdopt sorts errors by their exit codes.
 func explainAdopt(err error) error {
 	switch {
-	case errors.Is(err, adopt.ErrUnsupported), errors.Is(err, cgroup.ErrNoHierarchy):
+	case errors.Is(err, adopt.ErrUnsupported), errors.Is(err, cgroup.ErrNoHierarchy), errors.Is(err, cgroup.ErrPartial):
 		return unsupportedError{err}
 	case errors.Is(err, adopt.ErrNotMounted), errors.Is(err, adopt.ErrNoContainer), errors.Is(err, adopt.ErrDeserted):
 		return usageError{err}

@@ -275,7 +275,7 @@ func openControlled(config control.Config) ([]control.Disk, error) {
 	if os.Geteuid() != 0 {
 		return nil, unsupportedError{errors.New("cannot control weights: want root; try: sudo daybook control …")}
 	}
-	tree, err := cgroup.Find()
+	tree, err := cgroup.FindOfHost()
 	if err != nil {
 		return nil, unsupportedError{err}
 	}

@@ -115,7 +115,7 @@ func openSource(ctx context.Context, o sourceOptions) (account.Source, error) {
 // hostError converts an error into an unsupportedError if the host lacks a
 // feature.
 func hostError(err error) error {
-	if errors.Is(err, journal.ErrUnsupported) || errors.Is(err, cgroup.ErrNoHierarchy) {
+	if errors.Is(err, journal.ErrUnsupported) || errors.Is(err, cgroup.ErrNoHierarchy) || errors.Is(err, cgroup.ErrPartial) {
 		return unsupportedError{err}
 	}
 	return err

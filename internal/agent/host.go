@@ -26,10 +26,11 @@ func check(config Config) error {
 	if _, err := os.Stat(config.KubeletDir); err != nil {
 		missing = append(missing, fmt.Sprintf("the kubelet's directory %s (a hostPath volume with mountPropagation: HostToContainer; else kubelet_dir)", config.KubeletDir))
 	}
-	if tree, err := cgroup.Find(); err != nil {
+	switch _, err := cgroup.FindOfHost(); {
+	case errors.Is(err, cgroup.ErrPartial):
+		missing = append(missing, "the host's cgroups (this container has only a part of them: securityContext.privileged: true)")
+	case err != nil:
 		missing = append(missing, err.Error())
-	} else if at, err := tree.Of(1); err == nil && strings.HasPrefix(at, "/..") {
-		missing = append(missing, "the host's cgroups (this container has a cgroup namespace of its own: securityContext.privileged: true)")
 	}
 	var sys unix.Statfs_t
 	if err := unix.Statfs("/sys", &sys); config.Control != nil && err == nil && sys.Flags&unix.ST_RDONLY != 0 {

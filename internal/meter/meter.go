@@ -99,8 +99,8 @@ type Meter struct {
 }
 
 // Open starts metering: it attaches the probe and takes the first readings.
-// Errors about missing features of the host wrap journal.ErrUnsupported or
-// cgroup.ErrNoHierarchy.
+// Errors about missing features of the host wrap journal.ErrUnsupported,
+// cgroup.ErrNoHierarchy or cgroup.ErrPartial.
 func Open(ctx context.Context, o Options) (*Meter, error) {
 	if o.Interval < MinInterval {
 		return nil, fmt.Errorf("an interval of %v is too short: want at least %v", o.Interval, MinInterval)
@@ -131,7 +131,7 @@ func Open(ctx context.Context, o Options) (*Meter, error) {
 		m.only = append(m.only, accountedDisk(disk))
 	}
 	if m.options.Tree == nil {
-		tree, err := cgroup.Find()
+		tree, err := cgroup.FindOfHost()
 		if err != nil {
 			return nil, err
 		}
