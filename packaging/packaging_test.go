@@ -104,7 +104,7 @@ func TestTwoBuildsOfTheDebianPackageAreTheSame(t *testing.T) {
 	}
 	listed := run(t, "dpkg-deb", "-c", deb)
 	for _, file := range []string{"usr/bin/daybook", "usr/share/man/man1/daybook-top.1.gz", "usr/share/bash-completion/completions/daybook",
-		"usr/share/zsh/site-functions/_daybook", "usr/share/fish/vendor_completions.d/daybook.fish", "usr/share/doc/daybook/examples/control.yaml",
+		"usr/share/zsh/vendor-completions/_daybook", "usr/lib/systemd/system/systemd-nspawn@.service.d/daybook.conf", "usr/share/fish/vendor_completions.d/daybook.fish", "usr/share/doc/daybook/examples/control.yaml",
 		"usr/share/doc/daybook/third-party-licences.gz"} {
 		if !strings.Contains(listed, " ./"+file+"\n") {
 			t.Errorf("%s is not in the package", file)

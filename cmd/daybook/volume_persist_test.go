@@ -86,12 +86,20 @@ func TestContainersStartAfterTheirVolumesAreAttached(t *testing.T) {
 		"docker.service", "snap.docker.dockerd.service", "containerd.service", "podman.service", "podman-restart.service", "podman-clean-transient.service", "crio.service",
 		"kubelet.service", "k3s.service", "k3s-agent.service", "rke2-server.service", "rke2-agent.service", "k0scontroller.service", "k0sworker.service",
 		"snap.microk8s.daemon-kubelite.service", "lxc.service", "lxd.service", "snap.lxd.daemon.service", "incus.service", "machines.target",
+		"libvirtd.service", "virtqemud.service", "virtlxcd.service", "libvirt-guests.service",
 	} {
 		if !slices.Contains(before, engine) {
 			t.Errorf("%s may start before the volumes are attached: %q", engine, before)
 		}
 		if !slices.Contains(cleared, engine) {
 			t.Errorf("%s may start before what the last boot left is cleared: %q", engine, cleared)
+		}
+	}
+	// Before= in a unit names no template.
+	machines := systemdtest.Values(t, "../../deploy/nspawn/daybook.conf", "After")
+	for _, unit := range []string{"daybook-attach.service", "daybook-volumes.service"} {
+		if !slices.Contains(machines, unit) {
+			t.Errorf("machines of systemd-nspawn may start before %s: %q", unit, machines)
 		}
 	}
 	// Those repair the same volumes, and engines start after them too.
