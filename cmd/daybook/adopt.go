@@ -65,10 +65,10 @@ with ` + adopt.DefaultConfig + `:
     - mountpoint: /srv/db1
       container: db1           # or a list: the file system is shared
       weight: 300              # of the container's cgroup; default: unchanged
-    - mountpoint: /var/lib/postgresql
-      cgroup: /system.slice/postgresql.service`,
+    - mountpoint: /var/lib/mysql
+      cgroup: /system.slice/mariadb.service`,
 		Example: `  daybook adopt /srv/db1 --container db1
-  daybook adopt /var/lib/postgresql --cgroup /system.slice/postgresql.service --weight 300
+  daybook adopt /var/lib/mysql --cgroup /system.slice/mariadb.service --weight 300
   daybook adopt /srv/shared --container web1 --container web2
   daybook adopt --list --json
   daybook adopt --release /srv/db1

@@ -116,7 +116,7 @@ func CheckCgroup(path string) error {
 		_, err := systemd.SliceCgroup(path)
 		return err
 	case !filepath.IsAbs(path), filepath.Clean(path) != path, strings.ContainsAny(path, "\x00\n"):
-		return fmt.Errorf("%q: want a path below the mount point of the hierarchy, such as /system.slice/postgresql.service, or the name of a slice", path)
+		return fmt.Errorf("%q: want a path below the mount point of the hierarchy, such as /system.slice/mariadb.service, or the name of a slice", path)
 	}
 	return nil
 }
