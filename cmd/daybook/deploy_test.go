@@ -197,6 +197,35 @@ func TestUnitsHaveRoomForTheirThreadsOnManyProcessors(t *testing.T) {
 	}
 }
 
+// Containers need these: what makes them fail, such as a full disk, can end by itself.
+func TestUnitsThatKeepVolumesAreRestartedForEver(t *testing.T) {
+	seconds := func(name, key string, byDefault time.Duration) time.Duration {
+		t.Helper()
+		values := systemdtest.Values(t, "../../deploy/systemd/"+name, key)
+		if len(values) == 0 {
+			return byDefault
+		}
+		number, err := time.ParseDuration(values[0])
+		if err != nil {
+			t.Fatalf("%s: %s is %q", name, key, values)
+		}
+		return number
+	}
+	for _, name := range []string{"daybook-adopt.service", "daybook-docker.service", "daybook-volumes.service"} {
+		burst := 5 // systemd's default, as the interval below
+		if values := systemdtest.Values(t, "../../deploy/systemd/"+name, "StartLimitBurst"); len(values) > 0 {
+			var err error
+			if burst, err = strconv.Atoi(values[0]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		interval, wait := seconds(name, "StartLimitIntervalSec", 10*time.Second), seconds(name, "RestartSec", 100*time.Millisecond)
+		if starts := int(interval/wait) + 1; starts >= burst {
+			t.Errorf("%s: %d starts in %v reach the limit of %d", name, starts, interval, burst)
+		}
+	}
+}
+
 func TestSystemdAcceptsTheUnits(t *testing.T) {
 	analyze := needs.Tool(t, "systemd-analyze")
 	dir := t.TempDir()
