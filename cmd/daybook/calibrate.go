@@ -26,8 +26,10 @@ It prints the table with published values and saves it for the syscalls estimato
 ("daybook top --estimator syscalls").
 
 It works in a private directory in DIR and removes it at the end, also after Ctrl-C.
-The next calibration removes the files of a killed one. It takes some seconds to a
-minute. The file system should be idle: a run in which another cgroup wrote to the
+The next calibration removes the files of a killed one. DIR must belong to root, and no
+other user may write to it, unless it has the sticky bit, as /tmp has: who can rename the
+private directory could put another one in its place. It takes some seconds to a minute.
+The file system should be idle: a run in which another cgroup wrote to the
 same journal is repeated, and reported if every repetition is disturbed.
 
 With --io-cost DEV it measures the disk for io.cost, the controller of cgroup v2 that
@@ -41,8 +43,9 @@ weight later.
 
 DEV is a disk, a partition, or a directory on a file system. Calibrate --io-cost needs
 fio. It reads and overwrites a file of its own in DIR, on an ext4 or XFS file system of
-the disk (default: where most space is free). With --raw-writes it overwrites the disk
-itself, which must be unused and hold nothing. The disk should be idle.`,
+the disk (default: the mount point where most space is free, of those that only root may
+write). With --raw-writes it overwrites the disk itself, which must be unused and hold
+nothing. The disk should be idle.`,
 		Example: `  daybook calibrate /srv/data
   daybook calibrate /srv/data --json --output costs.json
   daybook top --estimator syscalls --calibration costs.json

@@ -174,12 +174,12 @@ type measuredTest struct {
 const othersPart = 0.05
 
 // run runs one test in the root cgroup, which no weight or limit holds back.
-func (p place) run(ctx context.Context, test diskTest, file string, length time.Duration) (measuredTest, error) {
+func (p place) run(ctx context.Context, test diskTest, file *os.File, length time.Duration) (measuredTest, error) {
 	before, err := p.disk.Stat()
 	if err != nil {
 		return measuredTest{}, err
 	}
-	run, err := fio.Start(fio.Stream{File: file, Access: test.access, Depth: testDepth, BlockBytes: test.blockBytes, Time: length}, p.rootCgroup)
+	run, err := fio.Start(fio.Stream{Opened: file, Access: test.access, Depth: testDepth, BlockBytes: test.blockBytes, Time: length}, p.rootCgroup)
 	if err != nil {
 		return measuredTest{}, err
 	}

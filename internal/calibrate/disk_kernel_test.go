@@ -118,6 +118,21 @@ func TestTheDirectoryOfADiskCalibrationMayBeRelativeAndHaveAColon(t *testing.T) 
 	wantNothingLeft(t, filepath.Join(fs.Dir, "a:b"))
 }
 
+func TestAMountPointOfAnotherUserIsNotChosenForADiskCalibration(t *testing.T) {
+	fs := ext4test.New(t, ext4test.Options{})
+	needs.Tool(t, "fio")
+	if err := os.Chown(fs.Dir, 65534, 65534); err != nil {
+		t.Fatal(err)
+	}
+	for dir, want := range map[string]string{"": "name a directory", fs.Dir: "user 65534"} {
+		_, err := MeasureDisk(t.Context(), DiskOptions{Device: fs.Disk.Name, Dir: dir, FileBytes: MinDiskFileBytes, Time: time.Second})
+		if !errors.Is(err, ErrUnsuitable) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got %v; want ErrUnsuitable with %q", dir, err, want)
+		}
+	}
+	wantNothingLeft(t, fs.Dir)
+}
+
 // zram, where the kernel has it. Loop devices have queues, as the other tests need.
 func TestADiskWithoutRequestQueuesIsRefused(t *testing.T) {
 	needs.Root(t)

@@ -12,6 +12,7 @@ import (
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/internal/safetext"
+	"github.com/daybook-project/daybook/internal/trusted"
 )
 
 // place is where a disk is measured: a file on it, or the disk itself.
@@ -91,7 +92,8 @@ func checkRaw(ctx context.Context, disk blockdev.Disk) error {
 // inPlace are the file systems that overwrite a file's blocks where they are.
 var inPlace = map[string]bool{"ext2": true, "ext3": true, "ext4": true, "xfs": true}
 
-// roomiest is the mount point of the disk's file system with the most free room.
+// roomiest is the mount point of the disk's file system with the most free room. It leaves
+// out those that another user may write, such as that of a container's volume.
 func roomiest(disk blockdev.Disk) (string, error) {
 	mounts, err := blockdev.Mounts()
 	if err != nil {
@@ -103,12 +105,12 @@ func roomiest(disk blockdev.Disk) (string, error) {
 		if !inPlace[mount.Type] || mount.Root != "/" || unix.Statfs(mount.Point, &st) != nil || st.Flags&unix.ST_RDONLY != 0 {
 			continue
 		}
-		if free := st.Bavail * uint64(st.Bsize); free > most && checkOn(mount.Point, disk) == nil {
+		if free := st.Bavail * uint64(st.Bsize); free > most && checkOn(mount.Point, disk) == nil && trusted.StickyDirectory.CheckPath(mount.Point) == nil {
 			best, most = mount.Point, free
 		}
 	}
 	if best == "" {
-		return "", unsuitable(disk.Node(), "this process sees no writable ext4 or XFS file system on it; name a directory on one (daybook calibrate --io-cost %s DIR), "+
+		return "", unsuitable(disk.Node(), "this process sees no writable ext4 or XFS file system on it whose root directory only you may write; name a directory on one (daybook calibrate --io-cost %s DIR), "+
 			"or, if nothing on the disk is needed, overwrite it: --raw-writes", safetext.Word(disk.Name))
 	}
 	return best, nil
@@ -154,37 +156,36 @@ func freeBytes(dir string) (uint64, error) {
 // layoutBytes is the size of a write that fills the file.
 const layoutBytes = 1 << 20
 
-// open gives what fio reads and overwrites. close removes it.
-func (p place) open(ctx context.Context) (path string, closeFile func() error, err error) {
+// open gives what fio reads and overwrites. closeFile closes it, and removes a file.
+func (p place) open(ctx context.Context) (file *os.File, closeFile func() error, err error) {
 	if p.raw {
 		// Held, so that nobody mounts it meanwhile.
 		file, err := os.OpenFile(p.disk.Node(), os.O_RDONLY|unix.O_EXCL, 0)
 		if err != nil {
-			return "", nil, unsuitable(p.disk.Node(), "%w", err)
+			return nil, nil, unsuitable(p.disk.Node(), "%w", err)
 		}
-		return p.disk.Node(), file.Close, nil
+		return file, file.Close, nil
 	}
 	work, err := openWorkDir(p.dir)
 	if err != nil {
-		return "", nil, err
+		return nil, nil, err
 	}
-	path = filepath.Join(work.path, "file")
-	if err := fill(ctx, path, p.bytes); err != nil {
-		return "", nil, errors.Join(err, work.close())
+	file, err = os.OpenFile(filepath.Join(work.path(), "file"), os.O_RDWR|os.O_CREATE|os.O_EXCL|unix.O_DIRECT, 0o600)
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("cannot make the file of the tests: %w", withoutPath(err)), work.close())
 	}
-	return path, work.close, nil
+	closeFile = func() error { return errors.Join(file.Close(), work.close()) }
+	if err := fill(ctx, file, p.bytes); err != nil {
+		return nil, nil, errors.Join(err, closeFile())
+	}
+	return file, closeFile, nil
 }
 
 // fill writes the whole file: blocks that were never written are not read from the
 // disk, and writing them changes metadata.
-func fill(ctx context.Context, path string, bytes uint64) (err error) {
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL|unix.O_DIRECT, 0o600)
-	if err != nil {
-		return fmt.Errorf("cannot make the file of the tests: %w", err)
-	}
-	defer func() { err = errors.Join(err, file.Close()) }()
+func fill(ctx context.Context, file *os.File, bytes uint64) (err error) {
 	if err := unix.Fallocate(int(file.Fd()), 0, 0, int64(bytes)); err != nil && !errors.Is(err, unix.EOPNOTSUPP) {
-		return fmt.Errorf("cannot allocate %s of %d bytes: %w", path, bytes, err)
+		return fmt.Errorf("cannot allocate the file of the tests, %d bytes: %w", bytes, err)
 	}
 	block, err := unix.Mmap(-1, 0, layoutBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
@@ -200,7 +201,7 @@ func fill(ctx context.Context, path string, bytes uint64) (err error) {
 			return ctx.Err()
 		}
 		if _, err := file.WriteAt(block, int64(at)); err != nil {
-			return fmt.Errorf("cannot fill the file of the tests: %w", err)
+			return fmt.Errorf("cannot fill the file of the tests: %w", withoutPath(err))
 		}
 	}
 	return file.Sync()

@@ -47,7 +47,7 @@ func inspect(dir string) (target, error) {
 	}
 	if mount.Type != "ext4" && mount.Type != "ext3" {
 		return target{}, unsuitable(dir, "it is on %s (mounted on %s), and only ext4 journals through jbd2; "+
-			"choose a directory on ext4, such as the data directory of a container", mount.Type, mount.Point)
+			"choose a directory on ext4, such as the parent of a container's data directory", mount.Type, mount.Point)
 	}
 	journaled, err := hasJournal(dev)
 	if err != nil {

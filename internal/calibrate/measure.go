@@ -174,7 +174,7 @@ func (s *session) close() error { return errors.Join(s.work.close(), s.probe.Clo
 
 // run makes the calls in a fresh directory and measures them.
 func (s *session) run(ctx context.Context, operation string, calls int) (m measurement, err error) {
-	job := workload.Job{Operation: operation, In: filepath.Join(s.work.path, "run"), Count: calls}
+	job := workload.Job{Operation: operation, In: filepath.Join(s.work.path(), "run"), Count: calls}
 	defer func() { err = errors.Join(err, os.RemoveAll(job.In)) }()
 	if err := workload.Prepare(ctx, job); err != nil {
 		return m, err

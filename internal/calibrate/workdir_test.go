@@ -1,12 +1,18 @@
 package calibrate
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/daybook-project/daybook/internal/fio"
 	"github.com/daybook-project/daybook/internal/needs"
+	"github.com/daybook-project/daybook/internal/workload"
 )
 
 func TestLeftoversOfAKilledCalibrationAreRemoved(t *testing.T) {
@@ -43,7 +49,7 @@ func TestOnlyOneCalibrationWorksInADirectory(t *testing.T) {
 	if _, err := openWorkDir(dir); !errors.Is(err, ErrUnsuitable) {
 		t.Errorf("got %v; want a refusal", err)
 	}
-	if _, err := os.Stat(work.path); err != nil {
+	if _, err := os.Stat(work.path()); err != nil {
 		t.Errorf("the one at work lost its directory: %v", err)
 	}
 }
@@ -92,5 +98,109 @@ func TestAnotherUsersDirectoryIsNoLeftover(t *testing.T) {
 	}
 	if _, err := os.Lstat(theirs); err != nil {
 		t.Errorf("removed: %v", err)
+	}
+}
+
+func TestADirectoryThatAnotherUserMayChangeIsRefused(t *testing.T) {
+	needs.Root(t)
+	for name, of := range map[string]struct {
+		owner   int
+		mode    os.FileMode
+		refused bool
+	}{
+		"root's":                     {0, 0o755, false},
+		"shared, with a sticky bit":  {0, 0o777 | os.ModeSticky, false},
+		"shared, without one":        {0, 0o777, true},
+		"another user's":             {65534, 0o755, true},
+		"another user's, and sticky": {65534, 0o777 | os.ModeSticky, true},
+	} {
+		dir := t.TempDir()
+		if err := errors.Join(os.Chmod(dir, of.mode), os.Chown(dir, of.owner, of.owner)); err != nil {
+			t.Fatal(err)
+		}
+		work, err := openWorkDir(dir)
+		if err == nil {
+			err = work.close()
+		} else if !errors.Is(err, ErrUnsuitable) || !strings.Contains(err.Error(), "make a directory of your own") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if (err != nil) != of.refused {
+			t.Errorf("%s: %v; want a refusal: %v", name, err, of.refused)
+		}
+		if entries, err := os.ReadDir(dir); err != nil || len(entries) != 0 {
+			t.Errorf("%s: left behind: %v, %v", name, entries, err)
+		}
+	}
+}
+
+// replace renames a work directory and puts another one in its place, as who may write the
+// directory above it can.
+func replace(t *testing.T, work *workDir, put func(path string) error) {
+	t.Helper()
+	path := filepath.Join(work.parent.Name(), work.name)
+	if err := errors.Join(os.Rename(path, path+"-aside"), put(path)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestALinkInPlaceOfTheWorkDirectoryIsNotFollowed(t *testing.T) {
+	victim := t.TempDir()
+	precious := filepath.Join(victim, "run", "precious")
+	if err := errors.Join(os.Mkdir(filepath.Dir(precious), 0o755), os.WriteFile(precious, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	work, err := openWorkDir(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	replace(t, work, func(path string) error { return os.Symlink(victim, path) })
+	ended, end := context.WithCancel(t.Context())
+	end() // before the journal is measured
+	if _, err := (&session{work: work}).run(ended, workload.Unlink, 10); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want that the context was cancelled", err)
+	}
+	if err := work.close(); err == nil || !strings.Contains(err.Error(), work.name) {
+		t.Errorf("got %v, want that the directory %s cannot be removed", err, work.name)
+	}
+	if _, err := os.Stat(precious); err != nil {
+		t.Errorf("the link was followed: %v", err)
+	}
+}
+
+func TestTheTestsOfADiskWriteOnlyTheFileThatWasMadeForThem(t *testing.T) {
+	needs.Tool(t, "fio")
+	precious := filepath.Join(t.TempDir(), "precious")
+	if err := os.WriteFile(precious, make([]byte, 1<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	file, closeFile, err := place{dir: dir, bytes: MinDiskFileBytes}.open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = closeFile() }()
+	made, err := filepath.Glob(filepath.Join(dir, workDirPrefix+"*"))
+	if err != nil || len(made) != 1 {
+		t.Fatal(made, err)
+	}
+	if err := errors.Join(os.Rename(made[0], made[0]+"-aside"), os.Mkdir(made[0], 0o755), os.Symlink(precious, filepath.Join(made[0], "file"))); err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.ReadFile(filepath.Join(made[0]+"-aside", "file"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	run, err := fio.Start(fio.Stream{Opened: file, Access: fio.Write, Depth: testDepth, BlockBytes: largeBlock, Time: time.Second}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, err := run.Wait(t.Context()); err != nil || r.WrittenBytes == 0 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if now, err := os.ReadFile(precious); err != nil || !bytes.Equal(now, make([]byte, 1<<20)) {
+		t.Errorf("the file that the link leads to was overwritten (%v)", err)
+	}
+	if now, err := os.ReadFile(filepath.Join(made[0]+"-aside", "file")); err != nil || bytes.Equal(now, before) {
+		t.Errorf("the file of the tests was not overwritten (%v)", err)
 	}
 }

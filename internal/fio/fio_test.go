@@ -218,3 +218,31 @@ func TestAFullDiskIsAnError(t *testing.T) {
 		t.Errorf("got %+v, %v; want an error about space", r, err)
 	}
 }
+
+func TestAStreamWorksOnTheOpenFileWhateverItsPathLeadsTo(t *testing.T) {
+	needs.Tool(t, "fio")
+	path := filepath.Join(t.TempDir(), "file")
+	file, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if err := errors.Join(file.Truncate(1<<20), os.Remove(path)); err != nil {
+		t.Fatal(err)
+	}
+	stream := Stream{Opened: file, Access: Write, Depth: 4, BlockBytes: 4 << 10, Time: time.Second}
+	run, err := Start(stream, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, err := run.Wait(t.Context()); err != nil || r.WrittenBytes == 0 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a file was made at the path: %v", err)
+	}
+	stream.File = path
+	if _, err := Start(stream, ""); err == nil {
+		t.Error("a stream with two files was started")
+	}
+}

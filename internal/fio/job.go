@@ -3,6 +3,7 @@ package fio
 import (
 	"errors"
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -114,6 +115,8 @@ func commonArguments(name, output string, length time.Duration) []string {
 
 // escape writes a path for fio, to which a colon separates several.
 func escape(path string) string { return strings.ReplaceAll(path, ":", `\:`) }
+
+func (j Job) inherited() []*os.File { return nil }
 
 // arguments are fio's.
 func (j Job) arguments(output string) []string {

@@ -24,6 +24,8 @@ type Load interface {
 	Check() error
 	// arguments are fio's, for writing its JSON to a file.
 	arguments(output string) []string
+	// inherited are the open files that fio works on.
+	inherited() []*os.File
 }
 
 // Available returns an error with advice if fio is missing.
@@ -45,7 +47,9 @@ func Start(job Load, cgroupDirectory string) (*Run, error) {
 		return nil, err
 	}
 	r := &Run{private: private}
-	r.process, err = program.Start(program.Command{Path: "fio", Args: job.arguments(r.output()), Cgroup: cgroupDirectory, Directory: private})
+	r.process, err = program.Start(program.Command{
+		Path: "fio", Args: job.arguments(r.output()), Cgroup: cgroupDirectory, Directory: private, Inherited: job.inherited(),
+	})
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(private))
 	}

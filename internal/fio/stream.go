@@ -3,6 +3,7 @@ package fio
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
 	"time"
@@ -28,7 +29,10 @@ var accesses = []Access{Read, Write, ReadWrite, RandomRead, RandomWrite}
 type Stream struct {
 	// File exists and is as long as what is read or written of it. A file that is
 	// overwritten changes no metadata but its times.
-	File   string
+	File string
+	// Opened is the file instead of File, where its path could lead to another one by now.
+	// It may be open for reading only.
+	Opened *os.File
 	Access Access
 	// Depth is the number of requests in flight, 1 to 1024.
 	Depth int
@@ -45,8 +49,8 @@ const maxDepth = 1024
 // Check says what is wrong with the stream.
 func (s Stream) Check() error {
 	switch {
-	case s.File == "":
-		return errors.New("no file to work on")
+	case (s.File == "") == (s.Opened == nil):
+		return errors.New("want one file to work on: its path, or the open file")
 	case !slices.Contains(accesses, s.Access):
 		return fmt.Errorf("access %q: want one of %q", s.Access, accesses)
 	case s.Depth < 1 || s.Depth > maxDepth:
@@ -57,9 +61,23 @@ func (s Stream) Check() error {
 	return errors.Join(checkBlock(s.BlockBytes), checkTime(s.Time))
 }
 
+func (s Stream) inherited() []*os.File {
+	if s.Opened == nil {
+		return nil
+	}
+	return []*os.File{s.Opened}
+}
+
+// inheritedPath is that of an inherited file in fio.
+const inheritedPath = "/proc/self/fd/3"
+
 func (s Stream) arguments(output string) []string {
+	file := s.File
+	if s.Opened != nil {
+		file = inheritedPath
+	}
 	arguments := append(commonArguments("stream", output, s.Time),
-		"--filename="+escape(s.File), "--rw="+string(s.Access), "--ioengine=libaio", "--iodepth="+strconv.Itoa(s.Depth), "--direct=1",
+		"--filename="+escape(file), "--rw="+string(s.Access), "--ioengine=libaio", "--iodepth="+strconv.Itoa(s.Depth), "--direct=1",
 		"--bs="+strconv.Itoa(s.BlockBytes), "--fallocate=none", "--norandommap", "--thread")
 	if s.FsyncEvery > 0 {
 		arguments = append(arguments, "--fsync="+strconv.Itoa(s.FsyncEvery))

@@ -27,14 +27,18 @@ type Rule struct {
 	fileType uint32 // of st_mode
 	typeName string
 	private  bool
+	sticky   bool
 }
 
 // The rules.
 var (
-	File             = Rule{unix.S_IFREG, "regular file", false}
-	Directory        = Rule{unix.S_IFDIR, "directory", false}
-	PrivateFile      = Rule{unix.S_IFREG, "regular file", true}
-	PrivateDirectory = Rule{unix.S_IFDIR, "directory", true}
+	File             = Rule{fileType: unix.S_IFREG, typeName: "regular file"}
+	Directory        = Rule{fileType: unix.S_IFDIR, typeName: "directory"}
+	PrivateFile      = Rule{fileType: unix.S_IFREG, typeName: "regular file", private: true}
+	PrivateDirectory = Rule{fileType: unix.S_IFDIR, typeName: "directory", private: true}
+	// StickyDirectory is a Directory, or one such as /tmp, in which others may make files, but
+	// may neither rename nor remove those of this user.
+	StickyDirectory = Rule{fileType: unix.S_IFDIR, typeName: "directory", sticky: true}
 )
 
 // Reason is what is wrong with a file or directory.
@@ -116,7 +120,7 @@ func (r Rule) check(st *unix.Stat_t, user int) error {
 		return refuse(WrongOwner, "it belongs to user %d", st.Uid)
 	case r.private && st.Mode&0o077 != 0:
 		return refuse(OpenToOthers, "others can open it (mode %04o)", st.Mode&0o7777)
-	case st.Mode&0o022 != 0:
+	case st.Mode&0o022 != 0 && !(r.sticky && st.Mode&unix.S_ISVTX != 0):
 		return refuse(OpenToOthers, "others may write to it (mode %04o)", st.Mode&0o7777)
 	}
 	return nil

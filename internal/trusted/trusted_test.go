@@ -62,6 +62,24 @@ func TestWhoMayOwnAndWrite(t *testing.T) {
 	}
 }
 
+func TestInAStickyDirectoryOthersMayMakeFiles(t *testing.T) {
+	for _, of := range []struct {
+		owner, mode uint32
+		want        Reason
+	}{
+		{0, 0o755, 0},
+		{0, 0o1777, 0},
+		{someUser, 0o1770, 0},
+		{0, 0o777, OpenToOthers},
+		{anotherUser, 0o1777, WrongOwner}, // who may rename what others made in it
+	} {
+		st := unix.Stat_t{Uid: of.owner, Mode: unix.S_IFDIR | of.mode}
+		if got := reason(StickyDirectory.check(&st, someUser)); got != of.want {
+			t.Errorf("owner %d, mode %o: reason %d, want %d", of.owner, of.mode, got, of.want)
+		}
+	}
+}
+
 // reason is that of an error; 0: none.
 func reason(err error) Reason {
 	var refused *Error
