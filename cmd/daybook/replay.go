@@ -43,13 +43,13 @@ oldest first. To see one of them alone, name it.
 If a crash cut off the last line of a recording, replay shows the rest and warns. Any
 other damage is an error with the line number.`,
 		Example: `  # Look at it again, ten times as fast
-  daybook replay --speed 10 /var/tmp/tuesday.daybook
+  daybook replay --speed 10 ~/tuesday.daybook
 
   # Which weights would the law called paper have set?
-  daybook replay --law paper /var/tmp/tuesday.daybook
+  daybook replay --law paper ~/tuesday.daybook
 
   # The journal's bytes per interval and container
-  daybook replay --json /var/tmp/tuesday.daybook |
+  daybook replay --json ~/tuesday.daybook |
     jq '.devices[].containers[] | [.name, .journal_bytes]'`,
 		Args: oneFile,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -75,7 +75,7 @@ Top changes nothing on the host. It needs root and a kernel with BTF.`,
   daybook top --waits
 
   # Record the samples, and serve them to Prometheus on this host
-  daybook top --record /var/tmp/tuesday.daybook --metrics :9435`,
+  daybook top --record ~/tuesday.daybook --metrics :9435`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := refuseEmpty(cmd, "calibration", "record", "metrics", "pool"); err != nil {

@@ -88,9 +88,9 @@ type Recorder struct {
 // OpenRecorder opens the recording at path for appending, and creates it where
 // there is none. The file must be a regular one and either empty or a
 // recording of this version; one that another process is recording to is
-// refused, and so is one whose lock cannot be taken ([ErrLock]). A last line that
-// a crash left without its end is cut off; see [Recorder.Dropped]. It is never
-// rotated.
+// refused, and so is one whose lock cannot be taken ([ErrLock]), and a symbolic link of
+// another user in a directory such as /tmp. A last line that a crash left without its end
+// is cut off; see [Recorder.Dropped]. It is never rotated.
 func OpenRecorder(path string) (*Recorder, error) { return OpenRotating(path, Rotation{}) }
 
 // OpenRotating is [OpenRecorder] for a recording that is bounded.
@@ -98,7 +98,10 @@ func OpenRotating(path string, rotation Rotation) (*Recorder, error) {
 	if err := rotation.Check(); err != nil {
 		return nil, fmt.Errorf("cannot record: %w", err)
 	}
-	path = resolved(path)
+	path, err := resolved(path)
+	if err != nil {
+		return nil, fmt.Errorf("cannot record: %w", err)
+	}
 	if rotation.MaxBytes > 0 {
 		if err := checkRotation(path, rotation.Files); err != nil {
 			return nil, fmt.Errorf("cannot record: %w", err)

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/daybook-project/daybook/internal/trusted"
 )
 
 // Rotation bounds a recording at PATH. When a sample would make the file larger
@@ -148,10 +150,15 @@ func isRecording(path string) bool {
 const maxLinks = 40
 
 // resolved is the path that a symbolic link leads to, which need not exist: the older files are
-// beside it, and a rotation must replace it and not the link.
-func resolved(path string) string {
+// beside it, and a rotation must replace it and not the link. The error is that of
+// trusted.CheckLink.
+func resolved(path string) (string, error) {
 	at := path
 	for range maxLinks {
+		var refused *trusted.Error
+		if err := trusted.CheckLink(at); errors.As(err, &refused) {
+			return "", fmt.Errorf("%s: %w; choose a file in a directory of your own", at, err)
+		}
 		target, err := os.Readlink(at)
 		if err != nil {
 			break
@@ -163,10 +170,10 @@ func resolved(path string) string {
 	}
 	if named, err := os.Stat(path); err == nil {
 		if found, err := os.Stat(at); err != nil || !os.SameFile(named, found) {
-			return path // a link of /proc to a pipe
+			return path, nil // a link of /proc to a pipe
 		}
 	}
-	return at
+	return at, nil
 }
 
 func rotatedPath(path string, n int) string { return path + "." + strconv.Itoa(n) }

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/daybook-project/daybook/internal/needs"
 )
 
 // series reads a whole recording, the older files too.
@@ -259,6 +261,40 @@ func TestARotatedRecordingStaysWhereASymbolicLinkLeads(t *testing.T) {
 			t.Errorf("%s: the series is %v", target, got)
 		}
 	}
+}
+
+func TestALinkOfAnotherUserInASharedDirectoryIsNotFollowed(t *testing.T) {
+	needs.Root(t)
+	shared, private := t.TempDir(), t.TempDir()
+	target, own := filepath.Join(private, "target"), filepath.Join(private, "own")
+	link := filepath.Join(shared, "r")
+	if err := errors.Join(
+		os.Chmod(shared, 0o777|os.ModeSticky), os.Symlink(target, link), os.Lchown(link, 65534, 65534), os.Symlink(link, own),
+	); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{link, own} {
+		if r, err := OpenRecorder(path); err == nil {
+			r.Close()
+			t.Errorf("%s: the recording was opened", path)
+		} else if !strings.Contains(err.Error(), "user 65534") {
+			t.Errorf("%s: %v; want the owner of the link", path, err)
+		}
+		if s, err := OpenSeries(path); err == nil || !strings.Contains(err.Error(), "user 65534") {
+			t.Errorf("%s: it is read: %v, %v", path, s, err)
+		}
+		if _, err := os.Lstat(target); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: a file where the link leads: %v", path, err)
+		}
+	}
+	if err := os.Lchown(link, 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	r, err := OpenRecorder(own)
+	if err != nil {
+		t.Fatalf("a link of root's: %v", err)
+	}
+	r.Close()
 }
 
 // The power can fail when the name of the new file is on the disk, and its content is not.

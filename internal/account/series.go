@@ -29,7 +29,10 @@ const openTries = 100
 // OpenSeries opens the recording at path with the older files that a
 // [Rotation] left beside it, oldest first. It may be written meanwhile.
 func OpenSeries(path string) (*Series, error) {
-	path = resolved(path)
+	path, err := resolved(path)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the recording: %w", err)
+	}
 	for try := 1; ; try++ {
 		s, err := openSeries(path)
 		switch {

@@ -20,8 +20,8 @@ const workDirPrefix = ".daybook-calibrate-"
 // another calibration can distinguish it from that of a killed one. It is used by
 // its descriptor: who may write a directory above it can put a link at its path.
 type workDir struct {
-	parent *os.File // the work does not close it
-	name   string   // in parent
+	parent *os.File
+	name   string // in parent
 	file   *os.File
 }
 

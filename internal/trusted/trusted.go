@@ -18,6 +18,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 
 	"golang.org/x/sys/unix"
 )
@@ -124,6 +125,32 @@ func (r Rule) check(st *unix.Stat_t, user int) error {
 		return refuse(OpenToOthers, "others may write to it (mode %04o)", st.Mode&0o7777)
 	}
 	return nil
+}
+
+// CheckLink refuses a symbolic link by the kernel's rule, also where fs.protected_symlinks is 0: in a
+// directory such as /tmp another user can make a link at any name that is expected there. It is for
+// who reads a link before the kernel does. Links of root are followed. The error is an *Error if
+// the link is refused. What is no link is not refused.
+func CheckLink(path string) error {
+	var link, directory unix.Stat_t
+	if err := unix.Lstat(path, &link); err != nil {
+		return &fs.PathError{Op: "lstat", Path: path, Err: err}
+	}
+	if link.Mode&unix.S_IFMT != unix.S_IFLNK {
+		return nil
+	}
+	if err := unix.Stat(filepath.Dir(path), &directory); err != nil {
+		return &fs.PathError{Op: "stat", Path: filepath.Dir(path), Err: err}
+	}
+	return checkLink(&link, &directory, os.Geteuid())
+}
+
+func checkLink(link, directory *unix.Stat_t, user int) error {
+	const shared = unix.S_ISVTX | unix.S_IWOTH
+	if directory.Mode&shared != shared || int(link.Uid) == user || link.Uid == 0 || link.Uid == directory.Uid {
+		return nil
+	}
+	return refuse(SymbolicLink, "it is a symbolic link of user %d, in a directory where everybody can make one", link.Uid)
 }
 
 // Read reads a trusted file of at most so many bytes. The error is an *Error if the file is not

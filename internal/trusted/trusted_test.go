@@ -80,6 +80,26 @@ func TestInAStickyDirectoryOthersMayMakeFiles(t *testing.T) {
 	}
 }
 
+func TestInASharedDirectoryNoLinksOfOthersAreFollowed(t *testing.T) {
+	for _, of := range []struct {
+		link, directory, mode uint32
+		want                  Reason
+	}{
+		{anotherUser, 0, 0o1777, SymbolicLink},
+		{anotherUser, someUser, 0o1777, SymbolicLink},
+		{someUser, 0, 0o1777, 0},
+		{0, anotherUser, 0o1777, 0},
+		{anotherUser, anotherUser, 0o1777, 0},
+		{anotherUser, 0, 0o0777, 0},
+		{anotherUser, 0, 0o1775, 0},
+	} {
+		link, directory := unix.Stat_t{Uid: of.link, Mode: unix.S_IFLNK | 0o777}, unix.Stat_t{Uid: of.directory, Mode: unix.S_IFDIR | of.mode}
+		if got := reason(checkLink(&link, &directory, someUser)); got != of.want {
+			t.Errorf("%+v: reason %d, want %d", of, got, of.want)
+		}
+	}
+}
+
 // reason is that of an error; 0: none.
 func reason(err error) Reason {
 	var refused *Error
