@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"slices"
@@ -74,11 +73,8 @@ The configuration is YAML; all keys are optional:
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("check-config") {
 				return checkConfigFile(cmd, checkConfig, func(file io.Reader) (wrong, notes []configfile.Problem, err error) {
-					config, err := agent.ReadConfig(file, checkConfig)
-					if _, address := metricsAddress(config); err == nil && address != nil {
-						wrong = append(wrong, configfile.Problem{Text: address.Error()})
-					}
-					return wrong, nil, err
+					_, err = agent.ReadConfig(file, checkConfig)
+					return nil, nil, err
 				})
 			}
 			log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
@@ -102,18 +98,6 @@ func readAgentConfig(ctx context.Context, path string) (agent.Config, error) {
 	return readConfiguration(ctx, path, agent.ReadConfig)
 }
 
-// metricsAddress is the address of the metrics; "" if there are none.
-func metricsAddress(config agent.Config) (string, error) {
-	if config.Metrics == "" {
-		return "", nil
-	}
-	address, err := serve.ListenAddress(config.Metrics)
-	if err != nil {
-		return "", fmt.Errorf("metrics: %w", err)
-	}
-	return address, nil
-}
-
 // runAgent runs the placement and the account or the control until one fails or ctx ends.
 func runAgent(ctx context.Context, path string, log *slog.Logger) (err error) {
 	config, err := readAgentConfig(ctx, path)
@@ -132,12 +116,8 @@ func runAgent(ctx context.Context, path string, log *slog.Logger) (err error) {
 		o.metrics = serve.NewMetrics(serve.DefaultMaxContainers)
 	}
 	if config.Metrics != "" {
-		listen, err := metricsAddress(config)
-		if err != nil {
-			return usageError{err}
-		}
 		pools := poolFlags{}
-		if o.server, err = serve.Start(listen, buildVersion(), log, o.metrics, a, pools.collector()); err != nil {
+		if o.server, err = serve.Start(config.Metrics, buildVersion(), log, o.metrics, a, pools.collector()); err != nil {
 			return err
 		}
 		log.Info("serving metrics", "address", o.server.Addr().String())

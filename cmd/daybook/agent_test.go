@@ -351,7 +351,7 @@ func TestSamplesNameThePodsOfBothCgroupDriversAlike(t *testing.T) {
 func TestAgentChecksTheAddressOfItsMetrics(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "agent.yaml")
 	for text, want := range map[string]string{
-		"metrics: 9435x\n":  file + `: metrics: "9435x" has no port number`,
+		"metrics: 9435x\n":  file + `:1: metrics: "9435x" has no port number`,
 		"metrics: \"\"\n":   "no errors",
 		"metrics: 9435\n":   "no errors",
 		`metrics: "*:9435"`: "no errors",

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybook-project/daybook/internal/account"
-	"github.com/daybook-project/daybook/internal/serve"
+	"github.com/daybook-project/daybook/internal/serve/endpoint"
 )
 
 func newMetricsCommand() *cobra.Command {
@@ -34,7 +34,7 @@ A Grafana dashboard is deploy/grafana/daybook.json in the source.`,
   curl -s localhost:9435/metrics | grep daybook_journal_bytes_total`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if _, err := serve.ListenAddress(listen); err != nil { // an empty one, too
+			if _, err := endpoint.Parse(listen); err != nil { // an empty one, too
 				return usageError{fmt.Errorf("--listen: %w", err)}
 			}
 			if err := refuseEmpty(cmd, "calibration", "record", "pool"); err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/daybook-project/daybook/internal/account"
 	"github.com/daybook-project/daybook/internal/journal"
 	"github.com/daybook-project/daybook/internal/serve"
+	"github.com/daybook-project/daybook/internal/serve/endpoint"
 )
 
 const (
@@ -99,7 +100,7 @@ func openObservers(record recordFlags, pools poolFlags, address string, log *slo
 		return nil, err
 	}
 	if address != "" {
-		listen, err := serve.ListenAddress(address)
+		listen, err := endpoint.Parse(address)
 		if err != nil {
 			return nil, usageError{err}
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/daybook-project/daybook/internal/adopt"
 	"github.com/daybook-project/daybook/internal/configfile"
 	"github.com/daybook-project/daybook/internal/control"
+	"github.com/daybook-project/daybook/internal/serve/endpoint"
 )
 
 // Placements of journals of volumes that one pod uses.
@@ -40,7 +41,7 @@ type Config struct {
 	Placement string
 	// Interval is the time between two rounds.
 	Interval time.Duration
-	// Metrics is the address of the metrics, as serve.ListenAddress reads it; "": none.
+	// Metrics is the address of the metrics, of endpoint.Parse; "": none.
 	Metrics string
 	// Account says whether I/O is attributed to containers (BPF).
 	Account bool
@@ -134,8 +135,9 @@ func (r *reader) read(file document) {
 	if text, _ := r.Scalar(file.CRISocket); text == NoCRI {
 		c.CRISocket = NoCRI
 	} else if text != "" {
-		file.CRISocket.Value = strings.TrimPrefix(text, "unix://")
-		r.absolute("cri_socket", file.CRISocket, &c.CRISocket)
+		socket := configfile.Resolve(file.CRISocket)
+		socket.Value = strings.TrimPrefix(text, "unix://")
+		r.absolute("cri_socket", socket, &c.CRISocket)
 	}
 	if text, line := r.Scalar(file.Placement); text != "" {
 		if c.Placement = text; text != PlacePod && text != PlaceNeutral && text != PlaceNone {
@@ -150,7 +152,7 @@ func (r *reader) read(file document) {
 		c.Interval = interval
 	}
 	if !file.Metrics.IsZero() {
-		c.Metrics, _ = r.Scalar(file.Metrics)
+		r.metrics(file.Metrics)
 	}
 	r.truth("account", file.Account, &c.Account)
 	r.truth("waits", file.Waits, &c.Waits)
@@ -163,7 +165,7 @@ func (r *reader) read(file document) {
 		}
 	}
 	r.weights(file.Weights)
-	if !file.Control.IsZero() && file.Control.Tag != "!!null" {
+	if given := configfile.Resolve(file.Control); !given.IsZero() && given.Tag != "!!null" {
 		section, problems := control.ReadSection(file.Control)
 		r.Problems = append(r.Problems, problems...)
 		if len(problems) == 0 && len(section.Devices) == 0 {
@@ -180,6 +182,18 @@ func (r *reader) read(file document) {
 	if c.Waits && !c.Account {
 		r.Refuse(file.Waits.Line, "waits need account: true")
 	}
+}
+
+func (r *reader) metrics(node yaml.Node) {
+	text, line := r.Scalar(node)
+	if r.config.Metrics = text; text == "" {
+		return
+	}
+	address, err := endpoint.Parse(text)
+	if err != nil {
+		r.Refuse(line, "metrics: %v", err)
+	}
+	r.config.Metrics = address
 }
 
 func (r *reader) truth(key string, node yaml.Node, value *bool) {
@@ -206,6 +220,7 @@ func (r *reader) absolute(key string, node yaml.Node, value *string) {
 
 // weights reads the weights of the QoS classes.
 func (r *reader) weights(node yaml.Node) {
+	node = configfile.Resolve(node)
 	if node.IsZero() || node.Tag == "!!null" {
 		return
 	}

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -203,20 +204,72 @@ weights: {gold: 1, burstable: 0}
 control:
   interval: 1ms
 what: is
+metrics: nonsense:abc
 `), "agent.yaml")
 	var wrong *configfile.Error
 	if !errors.As(err, &wrong) {
 		t.Fatal(err)
 	}
-	for line, want := range map[int]string{1: "kubelet_dir", 2: "placement: \"root\"", 3: "interval", 4: "account", 5: "no pattern", 6: "gold", 8: "interval", 9: "unknown key what"} {
+	for line, want := range map[int]string{1: "kubelet_dir", 2: "placement: \"root\"", 3: "interval", 4: "account", 5: "no pattern", 6: "gold", 8: "interval", 9: "unknown key what", 10: "metrics: \"nonsense:abc\""} {
 		if !slices.ContainsFunc(wrong.Problems, func(p configfile.Problem) bool { return p.Line == line && strings.Contains(p.Text, want) }) {
 			t.Errorf("line %d lacks %q: %v", line, want, err)
 		}
+	}
+	if config, err := ReadConfig(strings.NewReader("metrics: 9440\n"), "x"); err != nil || config.Metrics != "127.0.0.1:9440" {
+		t.Errorf("a port alone: %+v, %v", config, err)
 	}
 	if _, err := ReadConfig(strings.NewReader("account: false\nwaits: true\n"), "x"); err == nil || !strings.Contains(err.Error(), "line 2") {
 		t.Errorf("waits without the account: %v", err)
 	}
 	if _, err := ReadConfig(strings.NewReader("control: {devicess: [sda]}\n"), "x"); err == nil || !strings.Contains(err.Error(), "line 1") {
 		t.Errorf("an unknown key of control: %v", err)
+	}
+}
+
+func TestAnAliasStandsForItsAnchorAnywhereInTheConfiguration(t *testing.T) {
+	config, err := ReadConfig(strings.NewReader(`
+cri_socket: &socket unix:///run/crio/crio.sock
+namespaces: &names [sda, sdb]
+weights: {guaranteed: &weight 300, burstable: *weight}
+control:
+  devices: *names
+  interval: &again 2s
+  containers:
+  - &web {match: "web/*", weight: *weight}
+  - {match: "db/*", weight: *weight}
+  tunables: {low_latency: &weight 1, slice_idle: *weight}
+`), "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules := config.Control.Containers
+	if !slices.Equal(config.Control.Devices, []string{"sda", "sdb"}) || config.Weights[Burstable] != 300 || config.Control.Tunables["slice_idle"] != 1 ||
+		len(rules) != 2 || rules[0].Weight != 300 || rules[1].Weight != 300 {
+		t.Errorf("%+v, control %+v", config, config.Control)
+	}
+	for text, want := range map[string]string{
+		"weights: &w {guaranteed: 1}\ncontrol: *w":                    "line 2: unknown key guaranteed",
+		"weights: &w {burstable: 1}\ncontrol: {<<: *w}":               "line 2: unknown key burstable",
+		"namespaces: &n [sda]\nweights: *n":                           "line 2: weights: want a mapping",
+		"control: &c {devices: [sda], tunables: *c}":                  `"devices" is none that Daybook changes`,
+		"namespaces: &n [sda]\ncontrol: {devices: *n, what: *n}":      "line 2: unknown key what",
+		"cri_socket: &s unix:///a\nkubelet_dir: *s":                   "line 2: kubelet_dir",
+		"interval: &i 1ms\ncontrol: {devices: [sda], interval: *i}\n": "line 1: interval",
+	} {
+		if _, err := ReadConfig(strings.NewReader(text), "x"); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v; want %q", text, err, want)
+		}
+	}
+}
+
+// Each of the names stands for ten of the one before.
+func TestManyAliasesDoNotFillTheMemory(t *testing.T) {
+	text := "namespaces:\n- &a0 [x, x, x, x, x, x, x, x, x, x]\n"
+	for n := range 30 {
+		alias := fmt.Sprintf("*a%d", n)
+		text += fmt.Sprintf("- &a%d [%s]\n", n+1, strings.Join(slices.Repeat([]string{alias}, 10), ", "))
+	}
+	if _, err := ReadConfig(strings.NewReader(text+"control: {devices: [sda], tunables: *a30}\n"), "x"); err == nil {
+		t.Error("it was accepted")
 	}
 }

@@ -96,7 +96,7 @@ func (r *Reader) Decode(text []byte, document any, known, example string) bool {
 // DecodeNode decodes a section of a document, whose keys are those of the struct's yaml
 // tags; known lists them for messages.
 func (r *Reader) DecodeNode(node yaml.Node, section any, known string) bool {
-	text, err := yaml.Marshal(&node)
+	text, err := yaml.Marshal(copies{}.of(&node))
 	if err == nil {
 		decoder := yaml.NewDecoder(bytes.NewReader(text))
 		decoder.KnownFields(true)
@@ -115,6 +115,31 @@ func (r *Reader) DecodeNode(node yaml.Node, section any, known string) bool {
 		return false
 	}
 	return true
+}
+
+// copies makes a node a document of its own. It has the names of copied nodes with anchors.
+type copies map[*yaml.Node]string
+
+// of copies a node. In place of the first alias of an anchor elsewhere in the document is what it
+// stands for. Later ones stay aliases: with many copies, a small document could fill the memory.
+func (c copies) of(node *yaml.Node) *yaml.Node {
+	if node.Kind == yaml.AliasNode && node.Alias != nil {
+		if name, copied := c[node.Alias]; copied {
+			return &yaml.Node{Kind: yaml.AliasNode, Value: name}
+		}
+		node = node.Alias
+	}
+	own := *node
+	if node.Anchor != "" {
+		// A document may use a name for several anchors, one after the other.
+		own.Anchor = "anchor" + strconv.Itoa(len(c))
+		c[node] = own.Anchor
+	}
+	own.Content = make([]*yaml.Node, len(node.Content))
+	for n, part := range node.Content {
+		own.Content[n] = c.of(part)
+	}
+	return &own
 }
 
 // orTypeError is err, or one without problems.

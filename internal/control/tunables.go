@@ -12,6 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/configfile"
 )
 
 // Tunables that a configuration may set: of BFQ
@@ -79,6 +80,7 @@ func readTunables(node yaml.Node) (tunables map[string]uint64, auto bool, proble
 	if node.IsZero() {
 		return nil, true, nil
 	}
+	node = configfile.Resolve(node)
 	refuse := func(line int, format string, values ...any) {
 		problems = append(problems, Problem{Line: line, Text: "tunables: " + fmt.Sprintf(format, values...)})
 	}
@@ -92,7 +94,7 @@ func readTunables(node yaml.Node) (tunables map[string]uint64, auto bool, proble
 	}
 	tunables = make(map[string]uint64)
 	for n := 0; n+1 < len(node.Content); n += 2 {
-		key, value := node.Content[n], node.Content[n+1]
+		key, value := configfile.Resolve(*node.Content[n]), configfile.Resolve(*node.Content[n+1])
 		r, known := tunableRange[key.Value]
 		if !known {
 			refuse(key.Line, "%q is none that Daybook changes (%s)", key.Value, names)

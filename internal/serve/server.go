@@ -15,6 +15,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/internal/serve/endpoint"
 )
 
 const (
@@ -37,7 +39,7 @@ type Server struct {
 	err      error
 }
 
-// Start listens on address (see [ListenAddress]) and answers until Close. Version
+// Start listens on address (see [endpoint.Parse]) and answers until Close. Version
 // becomes the label of daybook_build_info; more collectors are served besides
 // metrics, which may be nil. A collector that is a [Healthy] counts for the health check.
 // A series that cannot be served is left out, and log gets the error, at most one in an hour.
@@ -78,7 +80,7 @@ func Start(address, version string, log *slog.Logger, metrics *Metrics, more ...
 func listenArguments(address string) (network, at string) {
 	host, port, _ := net.SplitHostPort(address)
 	switch {
-	case host == allAddresses:
+	case host == endpoint.All:
 		return "tcp", net.JoinHostPort("", port)
 	case net.ParseIP(host).To4() != nil && !strings.Contains(host, ":"):
 		return "tcp4", address

@@ -13,6 +13,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+
+	"github.com/daybook-project/daybook/internal/serve/endpoint"
 )
 
 func startServer(t *testing.T, m *Metrics) string {
@@ -206,23 +208,6 @@ func TestCloseReleasesTheAddressAndOneInUseIsAnError(t *testing.T) {
 	listener.Close()
 }
 
-func TestOnlyAnAddressWrittenInFullLeavesTheLoopback(t *testing.T) {
-	for text, want := range map[string]string{
-		"9435": "127.0.0.1:9435", ":9435": "127.0.0.1:9435", "0": "127.0.0.1:0", "localhost:1": "localhost:1",
-		"0.0.0.0:9435": "0.0.0.0:9435", "[::]:9435": "[::]:9435", "[::1]:9435": "[::1]:9435", "10.0.0.5:80": "10.0.0.5:80", "[fe80::1%eth0]:80": "[fe80::1%eth0]:80",
-		"*:9435": "*:9435",
-	} {
-		if got, err := ListenAddress(text); err != nil || got != want {
-			t.Errorf("%q is %q, %v; want %q", text, got, err, want)
-		}
-	}
-	for _, text := range []string{"", ":", "x", "-1", "65536", "09", ":http", "*", "**:9435", "*.*:9435", "*%lo:9435", "host.example:9435", "10.0.0.5", "::1", "1:2:3", "[::1]", "10.0.0.5:", "127.0.0.1:99999", " 9435"} {
-		if got, err := ListenAddress(text); err == nil {
-			t.Errorf("%q was accepted as %q", text, got)
-		}
-	}
-}
-
 // "tcp" would also listen on IPv6.
 func TestAnIPv4AddressServesIPv4Only(t *testing.T) {
 	s, err := Start("0.0.0.0:0", "test", slog.New(slog.DiscardHandler), nil)
@@ -237,7 +222,7 @@ func TestAnIPv4AddressServesIPv4Only(t *testing.T) {
 
 // The pods of an IPv6 cluster have no IPv4 address, and those of most others no IPv6 address.
 func TestTheAddressOfAllServesBothIPv4AndIPv6(t *testing.T) {
-	text, err := ListenAddress("*:0")
+	text, err := endpoint.Parse("*:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -261,24 +246,6 @@ func TestTheAddressOfAllServesBothIPv4AndIPv6(t *testing.T) {
 			t.Errorf("%s: %d, %s", host, status, body)
 		}
 	}
-}
-
-func FuzzListenAddress(f *testing.F) {
-	f.Add("9435")
-	f.Add("[::]:9435")
-	f.Fuzz(func(t *testing.T, text string) {
-		address, err := ListenAddress(text)
-		if err != nil {
-			return
-		}
-		host, _, err := net.SplitHostPort(address)
-		if err != nil {
-			t.Fatalf("%q became %q: %v", text, address, err)
-		}
-		if ip := net.ParseIP(withoutZone(host)); host != "localhost" && !ip.IsLoopback() && !strings.Contains(text, host) {
-			t.Fatalf("%q opens %q", text, address)
-		}
-	})
 }
 
 func TestAPortThatIsInUseIsExplained(t *testing.T) {

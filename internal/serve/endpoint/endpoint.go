@@ -1,4 +1,6 @@
-package serve
+// Package endpoint reads the addresses at which metrics are served. It is pure, so that
+// configurations can be checked without a server.
+package endpoint
 
 import (
 	"fmt"
@@ -8,14 +10,14 @@ import (
 	"strings"
 )
 
-// allAddresses is the host of an address that means all IPv4 and IPv6 addresses of the machine.
-const allAddresses = "*"
+// All is the host of an address that means all IPv4 and IPv6 addresses of the machine.
+const All = "*"
 
-// ListenAddress parses an address that a user wrote: "9435" and ":9435" are
+// Parse parses an address that a user wrote: "9435" and ":9435" are
 // that port on 127.0.0.1; "localhost:9435", "10.0.0.5:9435", "0.0.0.0:9435",
 // "[::]:9435" and "*:9435" are used unchanged. So a port is open to the network
 // only if the user wrote the address.
-func ListenAddress(text string) (string, error) {
+func Parse(text string) (string, error) {
 	host, port, err := net.SplitHostPort(text)
 	if err != nil {
 		host, port = "", text
@@ -31,7 +33,7 @@ func ListenAddress(text string) (string, error) {
 	switch {
 	case host == "":
 		host = "127.0.0.1"
-	case host == "localhost" || host == allAddresses || net.ParseIP(withoutZone(host)) != nil:
+	case host == "localhost" || host == All || net.ParseIP(withoutZone(host)) != nil:
 	default:
 		return "", fmt.Errorf("%q does not begin with an IP address, localhost or * (all addresses)", text)
 	}
