@@ -146,52 +146,59 @@ func (d *driver) mount(ctx context.Context, name, id string) (mountpoint string,
 	held := known && before.Mountpoint != "" && before.Attachment.Target == target
 	if !held {
 		// A volume that is not attached, or that another has attached, has no users.
-		ids, target = nil, d.target(name)
+		target = d.target(name)
 	}
 	options.Target = target
 	// The directory may be gone if /run was cleared.
 	if err := os.MkdirAll(d.targets, 0o711); err != nil {
 		return "", fmt.Errorf("cannot mount volume %s: %w", name, err)
 	}
-	if err := d.users.set(name, target, with(ids, id)); err != nil {
+	if held {
+		err = d.users.join(name, target, id)
+	} else {
+		err = d.users.set(name, target, []string{id})
+	}
+	if err != nil {
 		return "", fmt.Errorf("cannot mount volume %s: %w", name, err)
 	}
 	status, err := d.pool.Attach(ctx, name, options)
 	if err == nil {
-		d.log.Info("mounted", "volume", name, "at", status.Mountpoint, "users", len(with(ids, id)), "journal_cgroup", status.JournalCgroup)
+		ids, _ = d.users.get(name)
+		d.log.Info("mounted", "volume", name, "at", status.Mountpoint, "users", len(ids), "journal_cgroup", status.JournalCgroup)
 		return status.Mountpoint, nil
 	}
-	undo := d.users.forget
-	if held {
-		undo = func(name string) error { return d.users.set(name, target, ids) }
+	switch {
+	case !held:
+		err = errors.Join(err, d.users.forget(name))
+	case !slices.Contains(ids, id): // else this is a repeated call
+		_, _, undone := d.users.leave(name, id)
+		err = errors.Join(err, undone)
 	}
-	return "", errors.Join(err, undo(name))
+	return "", err
 }
 
 // unmount ends one use, and detaches the volume after the last one. A volume
 // that cannot be detached yet is not an error for the engine: it is recorded,
-// and tidy detaches it. A call that waits for another is made also if the engine gives it up: the
+// and tidy detaches it. The same holds for a call that waits for another until ctx ends: the
 // engine does not repeat it, and the user would stay recorded.
 func (d *driver) unmount(ctx context.Context, name, id string) error {
-	ctx = context.WithoutCancel(ctx)
-	release, err := d.names.hold(ctx, name)
-	if err != nil {
+	release, waited := d.names.hold(ctx, name)
+	if waited == nil {
+		defer release()
+	}
+	left, known, err := d.users.leave(name, id)
+	if err != nil || !known {
 		return err
 	}
-	defer release()
-	ids, known := d.users.get(name)
-	if !known {
+	if left > 0 {
+		d.log.Info("unmounted for one user", "volume", name, "users", left)
 		return nil
 	}
-	ids = without(ids, id)
-	if err := d.users.set(name, d.made(name), ids); err != nil {
-		return err
-	}
-	if len(ids) > 0 {
-		d.log.Info("unmounted for one user", "volume", name, "users", len(ids))
+	if waited != nil {
+		d.log.Warn("the volume stays attached for now", "volume", name, "why", waited)
 		return nil
 	}
-	err = d.detach(ctx, name, d.patience)
+	err = d.detach(context.WithoutCancel(ctx), name, d.patience)
 	if errors.Is(err, volume.ErrBusy) {
 		d.log.Warn("the volume stays attached while it is in use", "volume", name, "why", err)
 		return nil
@@ -230,22 +237,26 @@ const (
 	tidyPauseMax = 2 * time.Minute
 )
 
-// tidy detaches volumes without users until ctx ends. It logs an error once for
-// each volume.
+// tidy detaches volumes without users, and saves who has left, until ctx ends. It logs an error
+// once for each volume.
 func (d *driver) tidy(ctx context.Context) {
-	told := map[string]string{}
+	logged := map[string]string{}
 	for pause := tidyPause; ; {
 		left := false
-		for _, name := range d.users.all() {
-			if err := d.tidyOne(ctx, name); err != nil {
-				left = true
-				if text := err.Error(); told[name] != text {
-					d.log.Warn("cannot detach a volume that no container uses; retrying", "volume", name, "why", err)
-					told[name] = text
-				}
-				continue
+		check := func(err error, name, text string, attributes ...any) {
+			if err == nil {
+				delete(logged, name)
+				return
 			}
-			delete(told, name)
+			left = true
+			if logged[name] != err.Error() {
+				d.log.Warn(text, append(attributes, "why", err)...)
+				logged[name] = err.Error()
+			}
+		}
+		check(d.users.save(), "", "cannot record yet who has left; retrying")
+		for _, name := range d.users.all() {
+			check(d.tidyOne(ctx, name), name, "cannot detach a volume that no container uses; retrying", "volume", name)
 		}
 		if pause = min(2*pause, tidyPauseMax); !left {
 			pause = tidyPause

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/daybook-project/daybook/internal/awaittest"
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/ext4"
 )
@@ -68,6 +69,55 @@ func (r *rig) fillPool() {
 			}
 		}
 	}
+}
+
+// emptyPool undoes fillPool.
+func (r *rig) emptyPool() {
+	r.t.Helper()
+	ballast, err := filepath.Glob(filepath.Join(r.home, "pool", "ballast*"))
+	for _, file := range ballast {
+		err = errors.Join(err, os.Remove(file))
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// A daemon that starts takes the file for complete: a user that had left would keep the volume attached.
+func TestWhoLeftWhileThePoolWasFullIsRecordedLater(t *testing.T) {
+	r := newRig(t)
+	r.poolOnDisk(96 << 20)
+	name := r.name("a")
+	recorded := func(id string) bool {
+		text, err := os.ReadFile(filepath.Join(r.home, "pool", usersFile))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Contains(string(text), `"`+id+`"`)
+	}
+	r.start()
+	r.create(name, map[string]string{"size": "32M", "provision": "full"})
+	for _, id := range []string{"one", "two", "three"} {
+		r.mount(name, id)
+	}
+	r.fillPool()
+	r.unmount(name, "one")
+	if !recorded("one") {
+		t.Error("the pool was not full")
+	}
+	r.emptyPool()
+	awaittest.Until(t, awaittest.Patience, "it is recorded while nothing else changes", func() bool { return !recorded("one") })
+	r.fillPool()
+	r.unmount(name, "two")
+	r.emptyPool()
+	r.daemon.Stop()
+	if recorded("two") {
+		t.Error("a daemon that ended has not recorded it")
+	}
+	r.start()
+	r.unmount(name, "three")
+	r.wantMounted(name, false)
+	r.call("VolumeDriver.Remove", object{"Name": name})
 }
 
 // What frees space must not need any.

@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -84,8 +86,9 @@ func TestCallsThatWaitForAnotherEndWithTheirEngine(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var waiting sync.WaitGroup
-	for range maxCalls {
-		waiting.Go(func() { call(ctx, "Mount", `{"Name":"a","ID":"1"}`) })
+	for n := range maxCalls {
+		name := []string{"Mount", "Unmount"}[n%2]
+		waiting.Go(func() { call(ctx, name, `{"Name":"a","ID":"1"}`) })
 	}
 	for calls := 0; calls < maxCalls+1; { // and the one that holds it
 		d.names.mu.Lock()
@@ -101,7 +104,7 @@ func TestCallsThatWaitForAnotherEndWithTheirEngine(t *testing.T) {
 }
 
 // The engine does not repeat an unmount that it gave up: its user would stay recorded, and the volume attached.
-func TestAnUnmountIsMadeAlsoIfItsEngineGaveItUp(t *testing.T) {
+func TestTheUserOfAnUnmountThatItsEngineGaveUpLeaves(t *testing.T) {
 	d := emptyDriver(t)
 	if err := d.users.set("a", "", []string{"1", "2"}); err != nil {
 		t.Fatal(err)
@@ -112,18 +115,20 @@ func TestAnUnmountIsMadeAlsoIfItsEngineGaveItUp(t *testing.T) {
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	done := make(chan error)
-	go func() { done <- d.unmount(ended, "a", "1") }()
-	select {
-	case err := <-done:
-		t.Fatalf("the call ended while another held the name: %v", err)
-	case <-time.After(50 * time.Millisecond):
+	for n, want := range [][]string{{"2"}, {}} {
+		if err := d.unmount(ended, "a", strconv.Itoa(n+1)); err != nil {
+			t.Error(err)
+		}
+		// Without users, tidy detaches it.
+		if ids, known := d.users.get("a"); !known || !slices.Equal(ids, want) {
+			t.Errorf("users %q, %v; want %q", ids, known, want)
+		}
 	}
 	release()
-	if err := <-done; err != nil {
+	if err := d.tidyOne(t.Context(), "a"); err != nil {
 		t.Error(err)
 	}
-	if ids, _ := d.users.get("a"); len(ids) != 1 || ids[0] != "2" {
-		t.Errorf("users %q; want 2 alone", ids)
+	if ids, known := d.users.get("a"); known {
+		t.Errorf("users %q; want that the volume is forgotten", ids)
 	}
 }

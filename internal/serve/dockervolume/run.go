@@ -200,6 +200,9 @@ func serve(ctx context.Context, pool *volume.Pool, o Options, listener net.Liste
 		_ = server.Close()
 	}
 	calls.Wait()
+	if err := d.users.save(); err != nil {
+		log.Warn("volumes stay attached for users that have left", "why", err)
+	}
 	return nil
 }
 

@@ -35,12 +35,15 @@ var errFull = fmt.Errorf("it is %w by %d users, the maximum", volume.ErrBusy, ma
 
 // users records who uses which volume. Every change is on disk before it takes effect. Only in a
 // full pool a volume has fewer users before that is on disk: what follows frees space. The next
-// change writes it, and recall drops what a killed daemon has not written.
+// change or save writes it. A daemon that is killed before leaves the earlier users: a volume that is
+// still attached then stays so until it is removed, and recall drops the users of others.
 type users struct {
 	path string
 	log  *slog.Logger
 	mu   sync.Mutex
 	of   map[string]use // by the volume's name
+	// stale: the file has users that have left.
+	stale bool
 	// unknown are the fields of a newer Daybook.
 	unknown versioned.Unknown
 }
@@ -154,6 +157,30 @@ func (u *users) all() []string {
 func (u *users) set(name, target string, ids []string) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	return u.replace(name, target, ids)
+}
+
+// join adds a user of a volume that is attached at target.
+func (u *users) join(name, target, id string) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.replace(name, target, with(u.of[name].ids, id))
+}
+
+// leave removes a user. left is the number of the others; known is false if the volume is not one
+// of the plugin.
+func (u *users) leave(name, id string) (left int, known bool, err error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	one, known := u.of[name]
+	if !known {
+		return 0, false, nil
+	}
+	ids := without(one.ids, id)
+	return len(ids), true, u.replace(name, one.target, ids)
+}
+
+func (u *users) replace(name, target string, ids []string) error {
 	if len(ids) > maxUsers {
 		return errFull
 	}
@@ -183,6 +210,32 @@ func (u *users) forget(name string) error {
 // new one. Both are correct, because no volume is attached then. fewer says that a volume has
 // fewer users.
 func (u *users) commit(next map[string]use, fewer bool) error {
+	err := u.write(next)
+	u.stale = u.stale && err != nil
+	if fewer && (errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)) {
+		u.log.Warn("the pool is full: that a volume has fewer users will be recorded later", "why", err)
+		u.stale, err = true, nil
+	}
+	if err != nil {
+		return err
+	}
+	u.of = next
+	return nil
+}
+
+// save writes the file again if it has users that have left.
+func (u *users) save() error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if !u.stale {
+		return nil
+	}
+	err := u.write(u.of)
+	u.stale = err != nil
+	return err
+}
+
+func (u *users) write(next map[string]use) error {
 	record := usersRecord{usersFormat, map[string][]string{}, map[string]string{}}
 	for name, one := range next {
 		record.Volumes[name] = one.ids
@@ -194,15 +247,9 @@ func (u *users) commit(next map[string]use, fewer bool) error {
 	if err != nil {
 		return err
 	}
-	err = atomicfile.Replace(u.path, append(text, '\n'))
-	if fewer && (errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)) {
-		u.log.Warn("the pool is full: that a volume has fewer users will be recorded later", "why", err)
-		err = nil
-	}
-	if err != nil {
+	if err := atomicfile.Replace(u.path, append(text, '\n')); err != nil {
 		return fmt.Errorf("cannot record who uses which volume: %w", err)
 	}
-	u.of = next
 	return nil
 }
 
