@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/daybook-project/daybook/volume/internal/backing"
 )
 
 const keptFile = "kept"
@@ -54,6 +56,9 @@ type crash struct {
 	// onDevice means that the volume is on a device, which the next volume must
 	// find empty.
 	onDevice bool
+	// onJournal means that its journal is on a device, which the next volume must find empty if
+	// this one was not made, and which it leaves if it was deleted.
+	onJournal bool
 	// after checks the special properties after the repair.
 	after func(r *rig, name string)
 }
@@ -70,6 +75,17 @@ var crashes = []crash{
 	{
 		name: "create on a device", order: order{Operation: "create", Mode: 0o700}, optional: true, onDevice: true,
 		steps: []string{"work", "blocks", "made", "complete", "synced", "published"},
+	},
+	{
+		name: "create with its journal on a device", order: order{Operation: "create", Size: 2 * testBytes}, optional: true, onJournal: true,
+		steps: []string{"work", "made", "complete", "synced", "published", "durable"},
+	},
+	{
+		name: "delete with its journal on a device", prepare: func(r *rig, name string) {
+			r.keep(name, CreateOptions{SizeBytes: 2 * testBytes, JournalDevice: r.device})
+		},
+		order: order{Operation: "delete"}, existed: true, optional: true, onJournal: true,
+		steps: []string{"dropped", "cleared"},
 	},
 	{
 		name: "attach a device", prepare: keepOnDevice, order: order{Operation: "attach"}, existed: true, onDevice: true,
@@ -289,8 +305,13 @@ func (r *rig) crashAtEachStep(c crash) (kills int) {
 
 func (r *rig) begin(c crash) (name string, o order) {
 	name = r.name("v")
-	if c.onDevice && r.device == "" {
+	if (c.onDevice || c.onJournal) && r.device == "" {
 		r.device = r.newDevice(2 * testBytes)
+	}
+	if c.onJournal { // that of the volume before, which was deleted
+		if err := backing.Wipe(r.t.Context(), r.device); err != nil {
+			r.t.Fatal(err)
+		}
 	}
 	if c.prepare != nil {
 		c.prepare(r, name)
@@ -299,6 +320,9 @@ func (r *rig) begin(c crash) (name string, o order) {
 	o.Name, o.KillAt = name, -1
 	if c.onDevice {
 		o.Device = r.device
+	}
+	if c.onJournal {
+		o.JournalDevice = r.device
 	}
 	if o.Operation == "receive" {
 		o.Stream = r.stream()
@@ -369,6 +393,12 @@ func (r *rig) crash(c crash, at int, step string, chain bool) (kills int) {
 	}
 	r.wantTidy()
 	there := exists(r.pool.files.VolumeDir(name))
+	if c.onJournal && !there && !c.existed {
+		r.wantEmpty(r.device)
+	}
+	if c.onJournal && (there || c.existed) {
+		wantError(r.t, backing.CheckEmpty(r.t.Context(), r.device), ErrBusy, "jbd")
+	}
 	switch {
 	case !there && !c.optional:
 		r.t.Error("the volume is gone")

@@ -243,7 +243,13 @@ func (p *Pool) createComplete(ctx context.Context, name string, o CreateOptions)
 	var w work
 	steps := []operation.Step{making(&w, func(ctx context.Context) (work, error) { return p.newWork(ctx, record) })}
 	steps = append(steps, p.memorySteps(&w, &record)...)
-	steps = append(steps, operation.Step{Name: "made", Do: func(ctx context.Context) error { return makeFileSystem(ctx, w.image(), record, nil, o) }})
+	steps = append(steps, operation.Step{Name: "made", Do: func(ctx context.Context) error {
+		var held *os.File // not needed for an image, which is removed with the work
+		if record.JournalDevice != "" {
+			held = w.lock.File
+		}
+		return makeFileSystem(ctx, w.image(), record, held, o)
+	}})
 	err = p.steps().DoOrUndo(ctx, append(steps, p.publishVolume(&w, &record, o.Progress)...)...)
 	return record, err
 }

@@ -2,7 +2,6 @@ package volume
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -53,8 +52,9 @@ func lookAtDevice(given string) (node string, facts backing.Facts, err error) {
 }
 
 // withJournalDevice locks the device that becomes the journal while create makes the volume, with
-// options that have its absolute path. If that fails, the device is empty again.
-func withJournalDevice(ctx context.Context, o CreateOptions, create func(CreateOptions) (Record, error)) (record Record, err error) {
+// options that have its absolute path. The work in which the volume is made names the device: if it
+// is discarded, the device is empty again.
+func withJournalDevice(ctx context.Context, o CreateOptions, create func(CreateOptions) (Record, error)) (Record, error) {
 	node, _, err := lookAtDevice(o.JournalDevice)
 	if err != nil {
 		return Record{}, err
@@ -68,10 +68,7 @@ func withJournalDevice(ctx context.Context, o CreateOptions, create func(CreateO
 	}
 	defer l.Release()
 	o.JournalDevice = node
-	if record, err = create(o); err != nil {
-		return Record{}, errors.Join(err, backing.Wipe(context.WithoutCancel(ctx), node))
-	}
-	return record, nil
+	return create(o)
 }
 
 // createOnLVM makes a volume of a new logical volume.

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -467,4 +468,40 @@ func TestAJournalDeviceMustBeEmptyAndIsFoundFromEveryDirectory(t *testing.T) {
 		t.Error(err)
 	}
 	r.wantEmpty(empty)
+}
+
+// As an error of the pool's disk while the directory of the volumes is synced.
+func TestAVolumeThatIsInItsPlaceKeepsItsJournalIfTheCreateFailsAfterwards(t *testing.T) {
+	r := newRig(t)
+	name, journal := r.name("v"), r.newDevice(testBytes)
+	volumes := filepath.Dir(r.pool.files.VolumeDir(name))
+	r.pool.engine.Stop = func(step string) {
+		if step == "published" {
+			if err := os.Rename(volumes, volumes+"-away"); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	_, err := r.pool.Create(t.Context(), name, CreateOptions{SizeBytes: 2 * testBytes, JournalDevice: journal})
+	r.pool.engine.Stop = nil
+	wantError(t, err, os.ErrNotExist, "volumes")
+	if err := os.Rename(volumes+"-away", volumes); err != nil {
+		t.Fatal(err)
+	}
+	r.attach(name, AttachOptions{Placement: PlaceNone})
+	r.detach(name)
+}
+
+func TestAWorkIsNotClearedOfAJournalThatAnotherHasMadeSince(t *testing.T) {
+	r := newRig(t)
+	name, journal := r.name("v"), r.newDevice(testBytes)
+	if !r.killed(order{Operation: "create", Name: name, Size: 2 * testBytes, JournalDevice: journal, KillAt: 1}) {
+		t.Fatal("it was not killed")
+	}
+	wantError(t, backing.CheckEmpty(t.Context(), journal), ErrBusy, "jbd")
+	if out, err := exec.Command("mke2fs", "-F", "-O", "journal_dev", journal).CombinedOutput(); err != nil {
+		t.Fatal(err, string(out))
+	}
+	r.repair()
+	wantError(t, backing.CheckEmpty(t.Context(), journal), ErrBusy, "jbd")
 }

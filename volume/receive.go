@@ -250,7 +250,7 @@ func (p *Pool) changeWork(ctx context.Context, now, then uint64) (work, error) {
 			return work{}, err
 		}
 	}
-	return p.emptyWork()
+	return p.emptyWork(records.NewID())
 }
 
 // exchange replaces a volume's image. At each moment the image is at least as long as

@@ -41,6 +41,8 @@ type order struct {
 	// Device is for a volume that is to be on one: in the random sequence the
 	// last.
 	Device string
+	// JournalDevice is for a volume whose journal is on a device.
+	JournalDevice string
 	// VolumeGroup and ThinPool are for a volume on LVM.
 	VolumeGroup, ThinPool string
 	// JournalMemory is for a volume whose journal is in memory.
@@ -73,7 +75,7 @@ type order struct {
 // operations are what a victim can do once.
 var operations = map[string]func(context.Context, *Pool, order) error{
 	"create": func(ctx context.Context, p *Pool, o order) error {
-		_, err := p.Create(ctx, o.Name, CreateOptions{SizeBytes: o.Size, Provision: o.Provision, Device: o.Device, VolumeGroup: o.VolumeGroup, ThinPool: o.ThinPool, Mode: o.Mode, JournalMemory: o.JournalMemory, FileSystem: o.FileSystem})
+		_, err := p.Create(ctx, o.Name, CreateOptions{SizeBytes: o.Size, Provision: o.Provision, Device: o.Device, VolumeGroup: o.VolumeGroup, ThinPool: o.ThinPool, Mode: o.Mode, JournalDevice: o.JournalDevice, JournalMemory: o.JournalMemory, FileSystem: o.FileSystem})
 		return err
 	},
 	"attach": func(ctx context.Context, p *Pool, o order) error {

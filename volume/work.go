@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,11 +49,11 @@ func (p *Pool) newWork(ctx context.Context, record Record) (w work, err error) {
 			return work{}, err
 		}
 	}
-	if w, err = p.emptyWork(); err != nil {
+	if w, err = p.emptyWork(cmp.Or(record.ID, records.NewID())); err != nil {
 		return work{}, err
 	}
 	// What is outside of the pool is recorded before it is made.
-	if !inPool || record.JournalMemory != nil {
+	if !inPool || record.JournalMemory != nil || record.JournalDevice != "" {
 		err = store.WriteVolume(w.path, record)
 	}
 	if err == nil && inPool {
@@ -84,9 +85,9 @@ func (p *Pool) snapshotWork(ctx context.Context, record Record, s SnapshotRecord
 }
 
 // emptyWork makes a locked directory. The pool is locked, so that no repair removes it
-// before.
-func (p *Pool) emptyWork() (w work, err error) {
-	w.log, w.path = p.log, filepath.Join(p.dir, store.WorkDir, records.NewID())
+// before. id is that of the volume that is made in it, or a new one: see backing.Clear.
+func (p *Pool) emptyWork(id string) (w work, err error) {
+	w.log, w.path = p.log, filepath.Join(p.dir, store.WorkDir, id)
 	if err := os.Mkdir(w.path, 0o711); err != nil {
 		return work{}, cause.NoSpace(err)
 	}
@@ -164,9 +165,11 @@ func (w *work) publish(place, what string) []operation.Step {
 	return []operation.Step{
 		{Name: "synced", Do: func(context.Context) error { return syncTree(w.path) }},
 		{Name: "published", Do: func(context.Context) error { return w.moveToPlace(place, what) }},
+		{Name: "durable", Do: func(context.Context) error { return atomicfile.SyncDirectory(filepath.Dir(place)) }},
 	}
 }
 
+// moveToPlace ends the work: a later step that fails leaves what was made in its place.
 func (w *work) moveToPlace(place, what string) error {
 	err := unix.Renameat2(unix.AT_FDCWD, w.path, unix.AT_FDCWD, place, unix.RENAME_NOREPLACE)
 	if errors.Is(err, unix.EINVAL) {
@@ -182,7 +185,7 @@ func (w *work) moveToPlace(place, what string) error {
 	}
 	w.lock.Release()
 	w.lock = nil // it is no longer a work
-	return atomicfile.SyncDirectory(filepath.Dir(place))
+	return nil
 }
 
 // publishVolume returns the steps that complete a new volume, which has its file system

@@ -26,6 +26,8 @@ type MakeOptions struct {
 	// JournalDevice is the node of an external journal, which Make formats
 	// first.
 	JournalDevice string
+	// JournalUUID is that of the external journal; "" is a random one.
+	JournalUUID string
 	// NoJournal makes a file system without a journal.
 	NoJournal bool
 	// Label is at most 16 bytes.
@@ -61,6 +63,9 @@ func Make(ctx context.Context, device string, options MakeOptions) error {
 		} else {
 			// Both must have the same block size.
 			journal = append(journal, "-b", "4096")
+		}
+		if options.JournalUUID != "" {
+			journal = append(journal, "-U", options.JournalUUID)
 		}
 		if err := mke2fs(ctx, options.Lock, options.JournalDevice, journal); err != nil {
 			return fmt.Errorf("cannot make journal on %s: %w", options.JournalDevice, err)

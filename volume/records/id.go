@@ -2,6 +2,7 @@ package records
 
 import (
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/hex"
 )
 
@@ -9,7 +10,18 @@ import (
 func NewID() string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // never fails (crypto/rand)
-	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return formatID(b, 4)
+}
+
+// JournalDeviceID is the UUID, version 8, of the journal that create makes on the JournalDevice. It
+// is another than that of the file system, because a UUID names one device.
+func (v Volume) JournalDeviceID() string {
+	sum := sha256.Sum256([]byte("journal of " + v.ID))
+	return formatID([16]byte(sum[:16]), 8)
+}
+
+func formatID(b [16]byte, version byte) string {
+	b[6], b[8] = b[6]&0x0f|version<<4, b[8]&0x3f|0x80
 	h := hex.EncodeToString(b[:])
 	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
 }

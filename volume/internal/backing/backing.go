@@ -184,7 +184,8 @@ func Of(directory string, record records.Volume, log *slog.Logger) Backing {
 }
 
 // Clear removes the blocks outside of the pool that belong to the record of a volume or
-// snapshot in a directory. For a record of a newer Daybook the error wraps
+// snapshot in a directory. It wipes a journal device only in the work in which the volume is
+// made, whose name is the volume's ID: a deleted volume leaves its journal. For a record of a newer Daybook the error wraps
 // ErrUnsupported, because its parts are unknown.
 func Clear(ctx context.Context, directory string, log *slog.Logger) error {
 	if store.CheckDirectories(parent(directory), directory) != nil {
@@ -207,6 +208,9 @@ func Clear(ctx context.Context, directory string, log *slog.Logger) error {
 	blocks := Of(directory, record, log)
 	snapshots, _, err := store.SnapshotsIn(directory)
 	var errs []error
+	if filepath.Base(directory) == record.ID {
+		errs = append(errs, wipeJournal(ctx, record))
+	}
 	if !record.InPool() {
 		errs = append(errs, left(err)) // their logical volumes are unknown
 	}

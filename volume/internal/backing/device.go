@@ -48,6 +48,22 @@ func Wipe(ctx context.Context, node string) error {
 	return err
 }
 
+// wipeJournal empties the journal device of a volume whose making was interrupted. A device that
+// is gone, or has something else than the journal that was made, is not changed.
+func wipeJournal(ctx context.Context, record records.Volume) error {
+	if record.JournalDevice == "" {
+		return nil
+	}
+	made, err := ext4.ReadSuperblock(record.JournalDevice)
+	if err != nil || !made.JournalDevice || made.UUID.String() != record.JournalDeviceID() {
+		return nil
+	}
+	if err := AwaitUnused(ctx, record.JournalDevice); err != nil {
+		return err
+	}
+	return Wipe(ctx, record.JournalDevice)
+}
+
 // CheckDelete refuses a device in use. If the device is gone or has another file system,
 // there is nothing to refuse.
 func (d device) CheckDelete(ctx context.Context, _ []records.Snapshot) error {

@@ -75,7 +75,7 @@ func Of(record records.Volume) Journal {
 	case record.JournalMemory != nil:
 		return memory{volume: record, at: *record.JournalMemory}
 	case record.JournalDevice != "":
-		return external{node: record.JournalDevice}
+		return external{node: record.JournalDevice, id: record.JournalDeviceID()}
 	}
 	return internal{}
 }
@@ -112,9 +112,14 @@ func (internal) Thread(dev blockdev.Dev, read ReadThreads) (int, error) { return
 type external struct {
 	onDisk
 	node string
+	// id is the UUID with which Make makes it.
+	id string
 }
 
-func (e external) Make(o *ext4.MakeOptions, _ uint64)                     { o.JournalDevice = e.node }
+func (e external) Make(o *ext4.MakeOptions, _ uint64) {
+	o.JournalDevice, o.JournalUUID = e.node, e.id
+}
+
 func (e external) Mount(o *ext4.MountOptions)                             { o.JournalDevice = e.node }
 func (e external) Offline(fileSystem *ext4.Offline)                       { fileSystem.JournalDevice = e.node }
 func (e external) Nodes() []string                                        { return []string{e.node} }
