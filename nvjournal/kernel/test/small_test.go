@@ -293,7 +293,20 @@ func smallMarked(t *testing.T, s system) {
 	must(t, "chattr", "+j", path)
 	records("with it again", true)
 	file.Close()
-	v.end(func(dir string) { content(t, filepath.Join(dir, "log"), model) })
+	// What a file that is journaled for its size has in the journal is not at home yet.
+	little := filepath.Join(v.dir, "little")
+	littleFile, littleModel := create(t, little), make([]byte, 40<<10)
+	rewrite(t, littleFile, littleModel, 0, len(littleModel))
+	must(t, "chattr", "+j", little)
+	content(t, little, littleModel)
+	rewrite(t, littleFile, littleModel, 100, 30<<10)
+	must(t, "chattr", "-j", little)
+	content(t, little, littleModel)
+	littleFile.Close()
+	v.end(func(dir string) {
+		content(t, filepath.Join(dir, "log"), model)
+		content(t, filepath.Join(dir, "little"), littleModel)
+	})
 }
 
 // Files that stay small, while the caches are dropped all the time.
