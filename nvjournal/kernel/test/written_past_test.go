@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"unsafe"
 
@@ -216,7 +217,8 @@ func smallVerity(t *testing.T, s system) {
 	v.end(nil)
 }
 
-// A file gets the attribute x, and is written by DAX once it is opened again.
+// A file gets the attribute x, and is written by DAX once it is opened again. It cannot get the
+// attribute j with it.
 func smallDAX(t *testing.T, s system) {
 	disk := vmtest.Device(t, "pmem1")
 	vmtest.WithPages(t, disk)
@@ -225,6 +227,10 @@ func smallDAX(t *testing.T, s system) {
 	v := s.make(t, p)
 	path := filepath.Join(v.dir, "dax")
 	file, model := create(t, path), make([]byte, 40<<10)
+	rewrite(t, file, model, 0, len(model))
+	if out, err := run("chattr", "+jx", path); err == nil || !strings.Contains(out, "not supported") {
+		t.Errorf("chattr +jx: %v: %s", err, out)
+	}
 	rewrite(t, file, model, 0, len(model))
 	must(t, "chattr", "+x", path)
 	_ = file.Close()
