@@ -56,6 +56,7 @@ int ext4nvj_allow_journal_data(struct inode *inode);
 
 /* quota.c */
 int ext4nvj_quota_file_home(struct inode *inode);
+int ext4nvj_quota_file_is_off(struct inode *inode);
 int ext4nvj_quota_off(struct super_block *sb, int type);
 
 /* load.c */

@@ -28,8 +28,25 @@ int ext4nvj_quota_file_home(struct inode *inode)
 }
 
 /*
- * Replaces dquot_quota_off, which drops the file's pages and the disk's buffers before they
- * are at home. Quotas are off also if this fails, because the journal was aborted.
+ * Called after dquot_quota_off, or dquot_quota_on that failed, has dropped the file's pages and
+ * the disk's buffers before they were at home. What was read meanwhile is dropped again.
+ */
+int ext4nvj_quota_file_is_off(struct inode *inode)
+{
+	int err;
+
+	/* A failed quotaon does not keep others from writing to the file. */
+	inode_lock(inode);
+	err = ext4nvj_quota_file_home(inode);
+	truncate_inode_pages(inode->i_mapping, 0);
+	inode_unlock(inode);
+	invalidate_bdev(inode->i_sb->s_bdev);
+	return err;
+}
+
+/*
+ * Replaces dquot_quota_off. Quotas are off also if this fails, because the journal was
+ * aborted.
  */
 int ext4nvj_quota_off(struct super_block *sb, int type)
 {
@@ -40,11 +57,7 @@ int ext4nvj_quota_off(struct super_block *sb, int type)
 		return dquot_quota_off(sb, type);
 	err = dquot_quota_off(sb, type);
 	if (!err)
-		err = ext4nvj_quota_file_home(inode);
-	inode_lock(inode);
-	truncate_inode_pages(inode->i_mapping, 0);
-	inode_unlock(inode);
-	invalidate_bdev(sb->s_bdev);
+		err = ext4nvj_quota_file_is_off(inode);
 	iput(inode);
 	return err;
 }

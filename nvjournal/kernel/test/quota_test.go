@@ -39,12 +39,37 @@ const (
 
 func (v *volume) quotactl(command int, user int, limits *quotaLimits) {
 	v.t.Helper()
+	if err := v.tryQuotactl(command, user, unsafe.Pointer(limits)); err != nil {
+		v.t.Fatalf("quotactl %#x: %v", command, err)
+	}
+}
+
+func (v *volume) tryQuotactl(command int, user int, argument unsafe.Pointer) error {
+	v.t.Helper()
 	device, err := unix.BytePtrFromString(v.disk)
 	if err != nil {
 		v.t.Fatal(err)
 	}
-	if _, _, errno := unix.Syscall6(unix.SYS_QUOTACTL, uintptr(command), uintptr(unsafe.Pointer(device)), uintptr(user), uintptr(unsafe.Pointer(limits)), 0, 0); errno != 0 {
-		v.t.Fatalf("quotactl %#x: %v", command, errno)
+	if _, _, errno := unix.Syscall6(unix.SYS_QUOTACTL, uintptr(command), uintptr(unsafe.Pointer(device)), uintptr(user), uintptr(argument), 0, 0); errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// tryQuotaOn turns users' quotas on, which are in the file of quotaFile.
+func (v *volume) tryQuotaOn() error {
+	v.t.Helper()
+	name, err := unix.BytePtrFromString(filepath.Join(v.dir, "aquota.user"))
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	return v.tryQuotactl(quotaOn, quotaVersion, unsafe.Pointer(name))
+}
+
+func (v *volume) turnQuotaOn() {
+	v.t.Helper()
+	if err := v.tryQuotaOn(); err != nil {
+		v.t.Fatalf("quotas cannot be turned on: %v", err)
 	}
 }
 
@@ -64,11 +89,7 @@ func (v *volume) quotaFile() {
 	if err := atomicfile.SyncFileSystem(v.dir); err != nil {
 		v.t.Fatal(err)
 	}
-	name, err := unix.BytePtrFromString(path)
-	if err != nil {
-		v.t.Fatal(err)
-	}
-	v.quotactl(quotaOn, quotaVersion, (*quotaLimits)(unsafe.Pointer(name)))
+	v.turnQuotaOn()
 }
 
 // Limits of blocks and files apply to a user, the use is counted correctly, and

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -68,9 +69,73 @@ func quotaEntry(file []byte, user, inodes, blocks uint32) int {
 	return bytes.Index(file, entry)
 }
 
+// overwrite writes a file's content to the blocks that it has.
+func overwrite(t *testing.T, path string, content []byte) {
+	t.Helper()
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = file.WriteAt(content, 0)
+	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // ext4 writes a file of quotas past its pages, through the journal. When quotas are off, it is
 // a file like others: it has what ext4 wrote, can be changed, and its blocks can be reused.
 func quotaFiles(t *testing.T, s system) {
+	t.Run("turned off", func(t *testing.T) { quotaFilesTurnedOff(t, s) })
+	t.Run("not turned on", func(t *testing.T) { quotaFilesNotTurnedOn(t, s) })
+}
+
+// Quotas are turned on while two users write to files. One gets an entry. The block with that of the
+// other is damaged, so quotas are off again. The file has the entry, and can be repaired.
+func quotaFilesNotTurnedOn(t *testing.T, s system) {
+	p := smallPlan(s)
+	p.options = []string{"usrjquota=aquota.user", "jqfmt=vfsv0"}
+	v := s.make(t, p)
+	v.quotaFile()
+	v.quotactl(quotaOff, 0, nil)
+	path := filepath.Join(v.dir, "aquota.user")
+	const user, other = 1000, 1 << 24 // of the first block of the tree, and of another one
+	const root, entry = 1024, 4
+	file, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	binary.LittleEndian.PutUint32(file[root+other>>24*entry:], 1<<30) // there is no such block
+	overwrite(t, path, file)
+	var files []*os.File
+	for _, owner := range []int{other, user} { // the kernel begins with the last one
+		files = append(files, create(t, filepath.Join(v.dir, fmt.Sprint(owner))))
+		if err := files[len(files)-1].Chown(owner, owner); err != nil {
+			t.Fatal(err)
+		}
+	}
+	v.carryHome()
+	if err := v.tryQuotaOn(); err == nil {
+		t.Fatal("quotas are on, and a block of the file is damaged")
+	}
+	for _, file := range files {
+		_ = file.Close()
+	}
+	file, err = os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if quotaEntry(file, user, 0, 0) < 0 {
+		t.Errorf("%s of %d bytes has no entry of the first user", path, len(file))
+	}
+	clear(file[root+other>>24*entry:][:entry])
+	overwrite(t, path, file)
+	v.carryHome()
+	dropCaches(t)
+	content(t, path, file)
+	v.end(nil)
+}
+
+func quotaFilesTurnedOff(t *testing.T, s system) {
 	p := smallPlan(s)
 	p.options = []string{"usrjquota=aquota.user", "jqfmt=vfsv0"}
 	v := s.make(t, p)
@@ -90,23 +155,12 @@ func quotaFiles(t *testing.T, s system) {
 	}
 	// As setquota does it without the kernel.
 	binary.LittleEndian.PutUint32(read[at+16:], more)
-	file, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = file.WriteAt(read, 0)
-	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
-		t.Fatal(err)
-	}
+	overwrite(t, path, read)
 	v.carryHome()
 	dropCaches(t)
 	content(t, path, read)
 
-	name, err := unix.BytePtrFromString(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	v.quotactl(quotaOn, quotaVersion, (*quotaLimits)(unsafe.Pointer(name)))
+	v.turnQuotaOn()
 	var limits quotaLimits
 	if v.quotactl(getQuota, user, &limits); limits.blocksHard != more {
 		t.Errorf("the limit is %d, and %d was written to the file", limits.blocksHard, more)
