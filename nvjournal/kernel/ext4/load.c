@@ -111,6 +111,8 @@ static int recover(struct super_block *sb, struct ext4_super_block *es, struct n
 	}
 	keep_errors(es, before);
 	es->s_state |= cpu_to_le16(EXT4_SB(sb)->s_mount_state & EXT4_ERROR_FS);
+	/* An umount writes this one. */
+	EXT4_SB(sb)->s_mount_state |= le16_to_cpu(es->s_state) & EXT4_ERROR_FS;
 	ext4_msg(sb, KERN_INFO, "recovered: %llu blocks of %llu transactions from %s",
 		 report->blocks, report->transactions, nvj->options.journal_path);
 

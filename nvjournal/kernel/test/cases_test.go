@@ -47,6 +47,7 @@ var cases = []struct {
 	{"lost frees", ours, lostFrees},
 	{"writeback", all, writebackWaits},
 	{"recovery", ours, recovery},
+	{"error state", ours, errorState},
 	{"refused", []system{one}, refused},
 	{"copies", []system{one}, copies},
 	{"media errors", []system{one}, mediaErrors},
