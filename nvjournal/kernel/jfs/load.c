@@ -16,7 +16,6 @@
 #include <linux/buffer_head.h>
 #include <linux/sched/mm.h>
 #include <linux/uuid.h>
-#include <linux/version.h>
 
 #include "journal.h"
 #include "jfs_dmap.h"
@@ -117,24 +116,11 @@ static int rebuild(struct super_block *sb)
 	return error;
 }
 
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 10, 0)
-#define CACHE_OF(bdev) ((bdev)->bd_mapping)
-#else
-#define CACHE_OF(bdev) ((bdev)->bd_inode->i_mapping)
-#endif
-
-/*
- * The journal and JFS write past the kernel's cache of the device. It has older content if
- * another program has read or mapped the disk, and keeps it open. Errors of earlier writes
- * there are not the recovery's.
- */
+/* JFS, too, writes past the cache, so what a program writes to it is not what JFS sees. */
 static int drop_cache(struct super_block *sb)
 {
-	int err;
+	int err = nvjk_disk_drop_cache(sb->s_bdev);
 
-	(void)sync_blockdev(sb->s_bdev);
-	invalidate_bdev(sb->s_bdev);
-	err = invalidate_inode_pages2(CACHE_OF(sb->s_bdev));
 	if (err)
 		nvjk_say(sb, KERN_ERR,
 			 "the disk cannot be recovered while a program writes to it (error %d): "

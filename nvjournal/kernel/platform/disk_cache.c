@@ -5,8 +5,24 @@
  * recovered content there.
  */
 #include <linux/buffer_head.h>
+#include <linux/pagemap.h>
+#include <linux/version.h>
 
 #include "internal.h"
+
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 10, 0)
+#define CACHE_OF(bdev) ((bdev)->bd_mapping)
+#else
+#define CACHE_OF(bdev) ((bdev)->bd_inode->i_mapping)
+#endif
+
+int nvjk_disk_drop_cache(struct block_device *bdev)
+{
+	/* Errors of earlier writes are not the caller's. */
+	(void)sync_blockdev(bdev);
+	invalidate_bdev(bdev);
+	return invalidate_inode_pages2(CACHE_OF(bdev));
+}
 
 int nvjk_cache_read(struct nvjk_disk *disk, u64 block, void *image)
 {

@@ -129,6 +129,13 @@ struct nvjk_disk_hooks {
 };
 
 /*
+ * Drops the kernel's cache of a block device. The journal writes past it, so it has older or
+ * uncommitted content if a program keeps the device open or mapped. Call it before anything
+ * holds a buffer of the device. -EBUSY: a program writes to some of it; the rest is dropped.
+ */
+int nvjk_disk_drop_cache(struct block_device *bdev);
+
+/*
  * Opens a disk in recovery mode. bdev belongs to its owner, and stays open
  * until nvjk_disk_close; its block size (set_blocksize) is 4096. hooks may be
  * NULL. -EINVAL, -ENOMEM.

@@ -48,6 +48,7 @@ var cases = []struct {
 	{"writeback", all, writebackWaits},
 	{"recovery", ours, recovery},
 	{"error state", ours, errorState},
+	{"disk kept open", []system{one, eight}, diskKeptOpen},
 	{"refused", []system{one}, refused},
 	{"copies", []system{one}, copies},
 	{"media errors", []system{one}, mediaErrors},
