@@ -49,10 +49,17 @@ int jfsnvj_parse_option(const struct super_block *sb, struct nvjk_mount_options 
 			struct fs_parameter *param);
 /* A mount begins with these options, which it takes. Returns 0, or an error, which is logged. */
 int jfsnvj_take_options(struct super_block *sb, struct nvjk_mount_options *given);
-/* A remount may only repeat our options. Returns 0, or an error, which is logged. */
-int jfsnvj_check_remount(struct super_block *sb, const struct nvjk_mount_options *asked);
-/* The same for all options in one text, out of which ours are taken. */
-int jfsnvj_parse(struct super_block *sb, char *options, bool remount);
+/*
+ * A remount may only repeat our options, and after an error it must be read-only. Returns 0,
+ * or an error, which is logged.
+ */
+int jfsnvj_check_remount(struct super_block *sb, const struct nvjk_mount_options *asked,
+			 bool read_only);
+/*
+ * The same for all options in one text, out of which ours are taken. remount_flags: SB_RDONLY
+ * or not; NULL for a mount.
+ */
+int jfsnvj_parse(struct super_block *sb, char *options, const int *remount_flags);
 void jfsnvj_show_options(struct seq_file *seq, struct super_block *sb);
 
 /* load.c */

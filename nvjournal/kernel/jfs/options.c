@@ -113,11 +113,8 @@ int jfsnvj_take_options(struct super_block *sb, struct nvjk_mount_options *given
 	return check_fits(sb, &mount->options);
 }
 
-int jfsnvj_check_remount(struct super_block *sb, const struct nvjk_mount_options *asked)
+static int check_no_error(struct super_block *sb)
 {
-	const char *changed;
-	int error;
-
 	if (READ_ONCE(jfsnvj_of(sb)->aborted)) {
 		nvjk_say(sb, KERN_ERR, "the journal has failed: unmount, and mount again");
 		return -EROFS;
@@ -129,7 +126,20 @@ int jfsnvj_check_remount(struct super_block *sb, const struct nvjk_mount_options
 			 "run fsck.jfs");
 		return -EUCLEAN;
 	}
-	error = check_fits(sb, asked);
+	return 0;
+}
+
+int jfsnvj_check_remount(struct super_block *sb, const struct nvjk_mount_options *asked,
+			 bool read_only)
+{
+	const char *changed;
+	int error = 0;
+
+	/* What is read-only stays so, as a shutdown asks for it: JFS does nothing then. */
+	if (!sb_rdonly(sb) || !read_only)
+		error = check_no_error(sb);
+	if (!error)
+		error = check_fits(sb, asked);
 	if (error)
 		return error;
 	changed = nvjk_changed_option(&jfsnvj_of(sb)->mount->options, asked);
@@ -138,14 +148,14 @@ int jfsnvj_check_remount(struct super_block *sb, const struct nvjk_mount_options
 	return changed ? -EINVAL : 0;
 }
 
-int jfsnvj_parse(struct super_block *sb, char *options, bool remount)
+int jfsnvj_parse(struct super_block *sb, char *options, const int *remount_flags)
 {
 	struct nvjk_mount_options asked = {};
 	int error = options ? take_ours(sb, &asked, options) : 0;
 
 	if (!error)
-		error = remount ? jfsnvj_check_remount(sb, &asked)
-				: jfsnvj_take_options(sb, &asked);
+		error = remount_flags ? jfsnvj_check_remount(sb, &asked, *remount_flags & SB_RDONLY)
+				      : jfsnvj_take_options(sb, &asked);
 	kfree(asked.journal_path);
 	return error;
 }

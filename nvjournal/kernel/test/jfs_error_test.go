@@ -14,8 +14,8 @@ import (
 )
 
 // JFS finds an inode with the number of another one, while the journal has names that are not at
-// home. A remount read-write is refused, and the names stay. They are there after the repair that
-// the message names, too.
+// home. A remount read-write is refused, and the names stay, also after one read-only. They are
+// there after the repair that the message names, too.
 func jfsRemountAfterError(t *testing.T, s system) {
 	v := s.make(t, plan{blocks: 8192})
 	damaged, names := filepath.Join(v.dir, "damaged"), filepath.Join(v.dir, "names")
@@ -57,6 +57,10 @@ func jfsRemountAfterError(t *testing.T, s system) {
 		t.Errorf("the kernel says:\n%s", log)
 	}
 	hasNames("after a remount that was refused")
+	if err := v.remountReadOnly(); err != nil {
+		t.Errorf("a remount read-only after an error: %v", err)
+	}
+	hasNames("after a remount read-only")
 	v.unmount()
 	must(t, "nvj", "recover", v.pmem, "--offset", fmt.Sprint(v.offset), "--target", v.disk)
 	inode.number(t, uint32(stat.Ino))

@@ -253,6 +253,10 @@ func jfsFailedData(t *testing.T, s system) {
 	if log := logSince(t, seen); !strings.Contains(log, "the journal has failed: unmount, and mount again") {
 		t.Errorf("the kernel says:\n%s", log)
 	}
+	v.becomesReadOnly()
+	if err := v.remountReadOnly(); err != nil {
+		t.Errorf("a remount read-only after the journal has failed: %v", err)
+	}
 	file.Close()
 	// The disk works again before the umount, which must not take it for one that has all.
 	d.become(d.working())
