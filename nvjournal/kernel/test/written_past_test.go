@@ -235,10 +235,21 @@ func smallVerity(t *testing.T, s system) {
 	p.features = []string{"-O", "verity"}
 	v := s.make(t, p)
 	path := filepath.Join(v.dir, "verity")
-	file, model := create(t, path), make([]byte, 40<<10)
+	_ = create(t, path).Close()
 	must(t, "chattr", "+x", path)
+	dropCaches(t)
+	// With +x a file leaves the journal. Read again, it is journaled, as this is no disk for DAX.
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
 	must(t, "chattr", "-x", path)
+	model := make([]byte, 40<<10)
+	before := v.statistics()["data_records"]
 	rewrite(t, file, model, 0, len(model))
+	if d := v.statistics()["data_records"] - before; d == 0 {
+		t.Error("the file is not journaled before fs-verity is enabled")
+	}
 	readOnly, err := os.Open(path)
 	if err != nil {
 		t.Fatal(err)
