@@ -6,110 +6,10 @@
 #include <time.h>
 
 #include "../user/error.h"
+#include "../user/others.h"
 #include "../user/present.h"
 #include "../user/region.h"
 #include "nvj.h"
-
-/* File systems and partition tables have their magic numbers here, Btrfs the last one at
- * 64 KiB. */
-#define MARKS_BYTES (UINT64_C(128) << 10)
-
-/*
- * Where other slices of a device begin, mostly: a look at each page would read all of
- * the device.
- */
-#define SLICES_BYTES (UINT64_C(64) << 10)
-/* The same before --offset, where there may be many slices. */
-#define SLICES_BEFORE_BYTES (UINT64_C(1) << 20)
-
-/*
- * Returns 0 if no other journal starts within it. Otherwise prints an error. Content of the
- * journal that is there, of that many bytes, belongs to it.
- */
-static int refuse_slices(const char *file, uint64_t offset, const struct nvj_region *region,
-			 uint64_t journal_bytes)
-{
-	struct nvj_disk_super super;
-	uint64_t at = journal_bytes ? journal_bytes - 1 : 0;
-
-	for (at = at / SLICES_BYTES * SLICES_BYTES + SLICES_BYTES; at < region->size_bytes;
-	     at += SLICES_BYTES) {
-		struct nvj_region rest = *region;
-		uint64_t magic;
-
-		rest.base = (uint8_t *)region->base + at;
-		rest.size_bytes = region->size_bytes - at;
-		if (region->read(&magic, rest.base, sizeof(magic)) || magic != NVJ_SUPER_MAGIC ||
-		    nvj_read_super(&rest, &super) == NVJ_ENODATA)
-			continue;
-		complain("cannot format %s: another journal begins at byte %" PRIu64
-			 " of it; end before that (--size), or destroy it with --force",
-			 file, offset + at);
-		return -1;
-	}
-	return 0;
-}
-
-/*
- * Returns 0 if no other journal begins before offset and reaches beyond it. What is written
- * at offset would be in its rings, also where they are empty now. Otherwise prints an error.
- */
-static int refuse_inside(const char *file, uint64_t offset)
-{
-	struct nvj_disk_super super;
-	struct nvju_region *whole;
-	char text[NVJU_JOURNAL_BYTES];
-	uint64_t at = 0, next;
-	int result = 0;
-
-	if (!offset || nvju_region_open(&whole, file, 0, 0, NVJU_READ_ONLY | NVJU_UNLOCKED))
-		return 0;
-	for (; !result && at < offset && at < nvju_region(whole)->size_bytes; at = next) {
-		struct nvj_region rest = *nvju_region(whole);
-		uint64_t magic;
-
-		next = at + SLICES_BEFORE_BYTES;
-		rest.base = (uint8_t *)rest.base + at;
-		rest.size_bytes = UINT64_MAX - at; /* it may have been cut short */
-		if (rest.read(&magic, rest.base, sizeof(magic)) || magic != NVJ_SUPER_MAGIC ||
-		    nvj_read_super(&rest, &super) || super.size_bytes > INT64_MAX)
-			continue;
-		if (at + super.size_bytes > offset) {
-			complain("cannot format %s at byte %" PRIu64
-				 ": the journal that begins at byte %" PRIu64 " has %" PRIu64
-				 " bytes, so it includes this byte; begin after it (--offset), or "
-				 "make it shorter: nvj format %s --size %" PRIu64
-				 "; or destroy it with --force",
-				 file, offset, at, super.size_bytes, nvju_journal(file, at, text),
-				 offset - at);
-			result = -1;
-		}
-		next = at + (super.size_bytes + SLICES_BEFORE_BYTES - 1) / SLICES_BEFORE_BYTES *
-				    SLICES_BEFORE_BYTES;
-	}
-	nvju_region_close(whole);
-	return result;
-}
-
-/* Returns 1 if its first bytes are zeros, 0 if not, -1 if unknown, after an error
- * message. */
-static int only_zeros(const char *file, const struct nvj_region *region, uint64_t bytes)
-{
-	uint8_t piece[NVJ_BLOCK_BYTES];
-
-	for (uint64_t at = 0; at < bytes; at += sizeof(piece)) {
-		if (region->read(piece, (const uint8_t *)region->base + at, sizeof(piece))) {
-			complain("cannot format %s: unreadable memory at byte %" PRIu64
-				 " of the region; use another, or destroy its content with "
-				 "--force",
-				 file, at);
-			return -1;
-		}
-		if (!is_zero(piece, sizeof(piece)))
-			return 0;
-	}
-	return 1;
-}
 
 /*
  * Returns 0 if formatting the region loses nothing of the journal that is there, which may
@@ -119,15 +19,16 @@ static int refuse_content(const char *file, uint64_t offset, const struct nvj_re
 			  const struct look *look)
 {
 	struct nvj_report report = {0};
-	uint64_t marks = region->size_bytes < MARKS_BYTES ? region->size_bytes : MARKS_BYTES;
 	char text[NVJU_JOURNAL_BYTES];
 	int error = look->super_error;
 
 	if (error == NVJ_ENODATA) {
-		int zero = only_zeros(file, region, marks);
+		int unused = nvju_unused(file, region);
 
-		if (zero)
-			return zero < 0 ? -1 : 0;
+		if (unused < 0)
+			complain("%s", nvju_error());
+		if (unused)
+			return unused < 0 ? -1 : 0;
 		complain("cannot format %s: it is not empty and not a journal; empty it, use "
 			 "another, or destroy it with --force",
 			 file);
@@ -164,8 +65,13 @@ static int refuse(const char *file, uint64_t offset, const struct nvj_region *re
 
 	if (look_at(&look, file, offset, true))
 		return -1;
-	result = refuse_content(file, offset, region, &look) || refuse_inside(file, offset) ||
-		 refuse_slices(file, offset, region, look.super_error ? 0 : look.super.size_bytes);
+	result = refuse_content(file, offset, region, &look);
+	if (!result) {
+		result = nvju_refuse_others(file, offset, region,
+					    look.super_error ? 0 : look.super.size_bytes);
+		if (result)
+			complain("%s", nvju_error());
+	}
 	look_away(&look);
 	return result;
 }

@@ -257,9 +257,12 @@ struct nvju_options {
 	uint64_t region_offset;
 	uint64_t region_size_bytes; /* 0: to the end of the file or device */
 	/*
-	 * If not 0, and the region has no journal (its first 12 KiB are zeros,
+	 * If not 0, and the region has no journal (its first 128 KiB are zeros,
 	 * or there is no such file), a journal is made: region_size_bytes long,
-	 * with that many partitions. A file with anything else keeps its length.
+	 * with that many partitions. A file with anything else keeps its length
+	 * and content. -EEXIST: another journal includes region_offset, or begins
+	 * in the region at a multiple of 64 KiB of the file. NVJ_EINVAL:
+	 * region_offset is no such multiple, so others would not find the journal.
 	 */
 	unsigned create_partitions;
 	unsigned region_flags;      /* NVJ_ALLOW_VOLATILE, or 0 */

@@ -187,11 +187,23 @@ sum=$(sha256sum < slices)
 must 1 'the journal that begins at byte 0 has' "$nvj" format --allow-volatile slices --offset 2M
 [ "$sum" = "$(sha256sum < slices)" ] || { echo "a refused format wrote into another journal"; exit 1; }
 must 0 'partitions' "$nvj" format --allow-volatile slices --offset 4M --size 2M
-must 1 'begin after it (--offset), or make it shorter: nvj format slices --offset 4194304 --size 1048576' "$nvj" format --allow-volatile slices --offset 5M
+must 1 'region_offset), or make it shorter: nvj format slices --offset 4194304 --size 1048576' "$nvj" format --allow-volatile slices --offset 5M
 must 0 'partitions' "$nvj" format --allow-volatile slices --offset 4194304 --size 1048576 # it is clean
 must 0 'partitions' "$nvj" format --allow-volatile slices --offset 5M
 truncate -s 4M slices
 must 0 'partitions' "$nvj" format --allow-volatile slices # it is all its own
+# Not at a multiple of 1M; where a later format would not find it, only with --force.
+truncate -s 0 slices
+must 0 'partitions' "$nvj" format --allow-volatile slices --offset 192K --size 4M
+sum=$(sha256sum < slices)
+for offset in 256K 1M 4M; do
+	must 1 'the journal that begins at byte 196608 has' "$nvj" format --allow-volatile slices --offset $offset --size 4M
+done
+must 1 'another journal begins at byte 196608' "$nvj" format --allow-volatile slices
+must 1 'begin at a multiple of 64K' "$nvj" format --allow-volatile slices --offset 5220K --size 1M
+[ "$sum" = "$(sha256sum < slices)" ] || { echo "a refused format changed the file"; exit 1; }
+must 0 'partitions' "$nvj" format --allow-volatile slices --offset 5220K --size 1M --force
+must 0 'partitions' "$nvj" format --allow-volatile slices --offset 5220K --size 1M # it is all its own
 
 # --- A journal that was left by a crash
 # By block, so that each ring has records, also if one processor writes all.

@@ -248,6 +248,68 @@ static void wrong_arguments_make_no_file(void)
 	unlink(disk);
 }
 
+/* The sum and the length of the region's file. */
+static uint64_t content(void)
+{
+	uint64_t sum = 0, word;
+	FILE *file = fopen(region, "re");
+
+	expect(file);
+	while (fread(&word, sizeof(word), 1, file) == 1)
+		sum = (sum ^ word) * UINT64_C(0x9e3779b97f4a7c15) + 1;
+	fclose(file);
+	return sum;
+}
+
+static void make_file(off_t bytes)
+{
+	unlink(new_file(region));
+	close(open(region, O_RDWR | O_CREAT, 0600));
+	expect(truncate(region, bytes) == 0);
+}
+
+static void a_new_journal_destroys_no_other_content(void)
+{
+	/* The superblocks of XFS, JFS and Btrfs, and the end of what is read. */
+	static const uint64_t places[] = {0, 32 << 10, 64 << 10, (128 << 10) - 8};
+	struct nvju_options other = options;
+	struct nvju *nvju;
+	uint64_t before;
+
+	unlink(new_file(disk));
+	for (unsigned n = 0; n < sizeof(places) / sizeof(places[0]); n++) {
+		make_file(4 << 20);
+		overwrite(places[n], "JFS1", 4);
+		before = content();
+		refused(region, &other, NVJ_ENODATA, "there is none");
+		expect(content() == before && length_of(region) == 4 << 20);
+		unlink(region);
+	}
+
+	/* Within another journal, where its ring is still empty. */
+	make_file(8 << 20);
+	other.region_offset = 1 << 20;
+	other.region_size_bytes = 4 << 20;
+	expect(nvju_open(&nvju, region, disk, &other) == 0 && nvju->created);
+	expect(nvju_close(nvju) == 0);
+	before = content();
+	other.region_offset = 3 << 20;
+	refused(region, &other, -EEXIST, "the journal that begins at byte 1048576 has");
+	/* One that would take in the other. */
+	other.region_offset = 0;
+	refused(region, &other, -EEXIST, "another journal begins at byte 1048576");
+	/* Where later ones would not find it. */
+	other.region_offset = (5 << 20) + 4096;
+	other.region_size_bytes = 2 << 20;
+	refused(region, &other, NVJ_EINVAL, "multiple of 64K");
+	expect(content() == before && length_of(region) == 8 << 20);
+	other.region_offset = 5 << 20;
+	expect(nvju_open(&nvju, region, disk, &other) == 0 && nvju->created);
+	expect(nvju_close(nvju) == 0);
+	unlink(region);
+	unlink(disk);
+}
+
 /* Else the blocks would be written over the journal. */
 static void the_region_is_not_the_disk(void)
 {
@@ -329,6 +391,7 @@ static void what_the_disk_reported_is_named(void)
 int main(void)
 {
 	wrong_arguments_make_no_file();
+	a_new_journal_destroys_no_other_content();
 	the_region_is_not_the_disk();
 	a_disk_has_one_journal();
 	a_file_that_is_no_journal_keeps_its_length();

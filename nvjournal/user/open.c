@@ -8,36 +8,8 @@
 #include "disk.h"
 #include "error.h"
 #include "nvjournal_user.h"
+#include "others.h"
 #include "region.h"
-
-/*
- * Says whether the region is unused: all that format writes, except the commit
- * ring, is 0. Or there are only the tails of transaction 0, from a format that
- * was killed before it wrote its superblocks. A journal that was opened before
- * has later tails. It is not made anew, even if its superblocks are lost.
- */
-static bool untouched(const struct nvj_region *region)
-{
-	uint8_t at[NVJ_COMMITS_OFFSET];
-	uint64_t n;
-
-	/* Memory that cannot be read is not used for a new journal. */
-	if (nvju_read_memory(at, region->base,
-			     region->size_bytes < sizeof(at) ? region->size_bytes : sizeof(at)))
-		return false;
-	for (n = 0; n < NVJ_COMMITS_OFFSET && n < region->size_bytes; n++) {
-		/*
-		 * In the word of either copy: after the 6 bytes of the
-		 * transaction.
-		 */
-		uint64_t in_word =
-			n - (n < NVJ_TAIL_COPY_OFFSET ? NVJ_TAIL_OFFSET : NVJ_TAIL_COPY_OFFSET);
-
-		if (at[n] && in_word != 6 && in_word != 7)
-			return false;
-	}
-	return true;
-}
 
 static int check_arguments(const char *region, const char *disk, const struct nvju_options *options)
 {
@@ -79,13 +51,21 @@ static int open_region(struct nvju *opened, const char *path, const struct nvju_
 		.partitions = options->create_partitions,
 		.now_unix = (uint64_t)time(NULL),
 	};
-	int error;
+	struct nvj_disk_super super;
+	int error, unused;
 
 	error = nvju_region_open(&opened->region, path, options->region_offset,
 				 options->region_size_bytes,
 				 (options->region_flags & NVJ_ALLOW_VOLATILE) |
 					 (options->create_partitions ? NVJU_CREATE : 0));
-	if (error || !options->create_partitions || !untouched(nvju_region(opened->region)))
+	if (error || !options->create_partitions ||
+	    nvj_read_super(nvju_region(opened->region), &super) != NVJ_ENODATA)
+		return error;
+	unused = nvju_unused(path, nvju_region(opened->region));
+	if (unused <= 0)
+		return unused; /* open_journal says that there is none */
+	error = nvju_refuse_others(path, options->region_offset, nvju_region(opened->region), 0);
+	if (error)
 		return error;
 	memcpy(format.disk_uuid, options->journal.disk_uuid, sizeof(format.disk_uuid));
 	nvju_uuid(format.uuid);
