@@ -68,6 +68,12 @@ static inline uint64_t nvj_offset_of_commit(const struct nvj_geometry *g, uint64
 	       (tid & (g->commits - 1)) * ((uint64_t)g->commit_lines * NVJ_LINE_BYTES);
 }
 
+/*
+ * The highest position in a commit record: higher than all in the life of a journal, and far
+ * from 2^56, from where on a flag has not all bits of a position (partition.h).
+ */
+#define NVJ_MAX_POSITION (UINT64_C(1) << 55)
+
 static inline uint64_t nvj_offset_of_line(const struct nvj_geometry *g, uint32_t partition,
 					  uint64_t position)
 {

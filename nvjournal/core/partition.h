@@ -37,7 +37,7 @@ struct nvj_partition {
 	/*
 	 * For each line of the ring, atomic: position << 8 | number of lines of
 	 * the persistent records of one reservation that starts there. The index
-	 * is nvj_flag_at.
+	 * is nvj_flag_at. Positions stay below 2^56: NVJ_MAX_POSITION.
 	 */
 	uint64_t *flags;
 	struct nvj_bucket *buckets;

@@ -10,11 +10,6 @@
  */
 #include "scan.h"
 
-/*
- * Higher than all positions in the life of a journal, and far from an overflow.
- */
-#define MAX_POSITION (UINT64_C(1) << 62)
-
 void nvj_find(struct nvj_report *report, enum nvj_finding_kind kind, uint32_t partition,
 	      uint64_t position, uint64_t offset)
 {
@@ -70,7 +65,7 @@ static bool bounds_possible(struct nvj_scan *s, bool is_tail)
 	for (uint32_t i = 0; i < s->geometry.partitions; i++) {
 		uint64_t low = s->slot.at[i].low, high = s->slot.at[i].high;
 
-		if (low > high || high > MAX_POSITION)
+		if (low > high || high > NVJ_MAX_POSITION)
 			return false;
 		if (is_tail)
 			s->low[i] = low;

@@ -182,6 +182,51 @@ static void many_blocks(void)
 	engine_end(&e);
 }
 
+/* The journal of the region is opened again, as if so many lines were written before. */
+static void begin_at(struct engine *e, uint64_t position)
+{
+	const struct nvj_region *region = nvju_region(e->region);
+	struct nvj_commit_buffer anchor;
+	struct nvj_report report;
+	struct nvj_disk_super super;
+	struct nvj_geometry g;
+	unsigned damaged;
+	bool layout;
+
+	nvj_abandon(e->journal);
+	expect(nvj_check(region, &e->platform.platform, &report) == 0);
+	expect(nvj_super_read(region, &super, &g, &damaged, &layout) == 0);
+	nvj_commit_begin(&g, &anchor, report.tail_tid, NVJ_ANCHOR, 0);
+	for (unsigned n = 0; n < g.partitions; n++)
+		anchor.at[n].low = anchor.at[n].high = position;
+	nvj_commit_write_body(&g, region->persistence, &anchor);
+	nvj_commit_write_seal(&g, region->persistence, &anchor);
+	engine_open(e);
+}
+
+/* A commit beside an open handle reads the flags, which have not all bits of a position. */
+static void the_highest_position(void)
+{
+	struct engine e;
+	struct nvj_handle old, new;
+	struct engine_commit call;
+	uint64_t tid;
+
+	engine_begin(&e, 2, 4096, false);
+	begin_at(&e, NVJ_MAX_POSITION);
+	tid = engine_counts(&e).running_tid;
+	expect(nvj_start(e.journal, &old, 20) == 0);
+	expect(engine_set(&e, &old, 1, 0, 1) == 2);
+	engine_begin_commit(&call, &e, tid);
+	engine_await_running(&e, tid + 1);
+	expect(nvj_start(e.journal, &new, 20) == 0);
+	expect(nvj_stop(&old) == tid);
+	engine_end_commit(&call);
+	(void)nvj_stop(&new);
+	expect(nvj_close(e.journal) == 0);
+	engine_end(&e);
+}
+
 int main(void)
 {
 	many_laps(1, 1, false);
@@ -189,6 +234,7 @@ int main(void)
 	many_laps(3, THREADS, false);
 	many_laps(1, 1, true);
 	many_laps(3, THREADS, true);
+	the_highest_position();
 	more_commits_than_slots();
 	workers_free_slots();
 	largest_handles();

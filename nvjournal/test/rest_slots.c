@@ -154,7 +154,7 @@ static void bounds(void)
 
 	/* The tail's own, which has none before it: only a life is too long. */
 	struct rest *t = rest_formatted(1, 1024);
-	uint64_t far = UINT64_C(1) << 62, too_far = far + 1;
+	uint64_t far = UINT64_C(1) << 55, too_far = far + 1;
 	struct nvj_report r;
 
 	rest_seal(t, 0, NVJ_ANCHOR, &far, &far);
