@@ -65,9 +65,9 @@ struct engine engines[] = {
 	 .partitions = 1,
 	 .open = pmemobj_engine_open,
 	 .apply = pmemobj_engine_apply,
-	 .commit = commit_nothing,
+	 .commit = pmemobj_engine_commit,
 	 .close = pmemobj_engine_close,
-	 .committed = true},
+	 .stepped = true},
 #endif
 #ifdef BENCH_PMEMLOG
 	{.name = "libpmemlog",
@@ -76,7 +76,8 @@ struct engine engines[] = {
 	 .apply = pmemlog_engine_apply,
 	 .commit = commit_nothing,
 	 .close = pmemlog_engine_close,
-	 .committed = true},
+	 .committed = true,
+	 .stepped = true},
 #endif
 	{.name = NULL},
 };

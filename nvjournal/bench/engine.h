@@ -13,6 +13,7 @@
 #ifndef BENCH_ENGINE_H
 #define BENCH_ENGINE_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -64,6 +65,7 @@ struct engine {
 	/* Ratios to it need all rounds, and further ones. */
 	bool compared;
 	bool committed; /* each operation is committed by itself, whatever is asked for */
+	bool stepped;   /* it has instructions of its own: counted by step.h */
 	void *state;
 	unsigned option;
 };
@@ -93,6 +95,7 @@ void block_journal_close(struct engine *e);
 
 int pmemobj_engine_open(struct engine *e, const struct bench_setup *s);
 int pmemobj_engine_apply(struct engine *e, struct worker *w, const struct operation *o);
+int pmemobj_engine_commit(struct engine *e, struct worker *w);
 void pmemobj_engine_close(struct engine *e);
 
 int pmemlog_engine_open(struct engine *e, const struct bench_setup *s);
@@ -100,5 +103,11 @@ int pmemlog_engine_apply(struct engine *e, struct worker *w, const struct operat
 void pmemlog_engine_close(struct engine *e);
 
 int commit_nothing(struct engine *e, struct worker *w);
+
+/*
+ * The lock of a baseline. It spins a while before it sleeps, as the core's own locks do: with a
+ * mutex that sleeps at once a baseline is slower.
+ */
+void baseline_lock_init(pthread_mutex_t *lock);
 
 #endif

@@ -23,13 +23,14 @@
 #define TAGS_PER_DESCRIPTOR 253u
 #define MAGIC 0xc03b3998u
 
-/* The blocks of a transaction, each once, with their content. */
+/* The blocks of a transaction, each once. */
 struct transaction {
 	uint64_t tid;
 	uint32_t count;
 	uint64_t *numbers;
-	uint8_t *images;
-	uint32_t *slots; /* hash table: place + 1 */
+	const uint8_t **callers; /* the images, which change until the transaction closes */
+	uint8_t *images;         /* as they were then */
+	uint32_t *slots;         /* hash table: place + 1 */
 };
 
 struct block_journal {
@@ -46,14 +47,16 @@ struct block_journal {
 	int file;
 	uint64_t head;
 	uint64_t bytes, syncs;
+	uint64_t copied; /* blocks */
 };
 
 static int transaction_init(struct transaction *t)
 {
 	t->numbers = calloc(MAX_BLOCKS, sizeof(*t->numbers));
+	t->callers = calloc(MAX_BLOCKS, sizeof(*t->callers));
 	t->images = malloc((size_t)MAX_BLOCKS * NVJ_BLOCK_BYTES);
 	t->slots = calloc(MIN_SLOTS, sizeof(*t->slots));
-	return t->numbers && t->images && t->slots ? 0 : -1;
+	return t->numbers && t->callers && t->images && t->slots ? 0 : -1;
 }
 
 static uint32_t *slot_of(struct transaction *t, uint64_t number)
@@ -114,6 +117,17 @@ static int write_transaction(struct block_journal *j, const struct transaction *
 	return put(j, pieces, 1) || fdatasync(j->file) ? -1 : 0;
 }
 
+/*
+ * The blocks as the transaction commits them: from now on the next one may change them.
+ * jbd2 copies only those that it does change while they are written, which also wait then.
+ */
+static void freeze(struct block_journal *j, struct transaction *t)
+{
+	for (uint32_t n = 0; n < t->count; n++)
+		memcpy(t->images + (size_t)n * NVJ_BLOCK_BYTES, t->callers[n], NVJ_BLOCK_BYTES);
+	j->copied += t->count;
+}
+
 static void *commit_thread(void *argument)
 {
 	struct block_journal *j = argument;
@@ -130,6 +144,7 @@ static void *commit_thread(void *argument)
 		j->locked = true;
 		while (j->open_handles)
 			pthread_cond_wait(&j->closed, &j->lock);
+		freeze(j, t);
 		j->running = t == &j->two[0] ? &j->two[1] : &j->two[0];
 		j->running->tid = t->tid + 1;
 		j->locked = false;
@@ -164,7 +179,7 @@ int block_journal_open(struct engine *e, const struct bench_setup *s)
 	}
 	j->running = &j->two[0];
 	j->running->tid = 1;
-	pthread_mutex_init(&j->lock, NULL);
+	baseline_lock_init(&j->lock);
 	pthread_cond_init(&j->wanted, NULL);
 	pthread_cond_init(&j->done, NULL);
 	pthread_cond_init(&j->closed, NULL);
@@ -196,9 +211,9 @@ int block_journal_apply(struct engine *e, struct worker *w, const struct operati
 				exit(2);
 			}
 			t->numbers[t->count] = number;
+			t->callers[t->count] = image;
 			*slot = ++t->count;
 		}
-		memcpy(t->images + (size_t)(*slot - 1) * NVJ_BLOCK_BYTES, image, NVJ_BLOCK_BYTES);
 	}
 	if (!--j->open_handles && j->locked)
 		pthread_cond_broadcast(&j->closed);
@@ -250,6 +265,7 @@ void block_journal_close(struct engine *e)
 	}
 	for (int n = 0; n < 2; n++) {
 		free(j->two[n].numbers);
+		free(j->two[n].callers);
 		free(j->two[n].images);
 		free(j->two[n].slots);
 	}

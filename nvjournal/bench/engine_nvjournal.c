@@ -58,7 +58,7 @@ int nvjournal_open(struct engine *e, const struct bench_setup *s)
 	if (!n)
 		return failed("begin", NVJ_ENOMEM);
 	memset(n, 0, sizeof(*n));
-	pthread_mutex_init(&n->lock, NULL);
+	baseline_lock_init(&n->lock);
 	n->one_lock = e->option == 1;
 	error = nvju_disk_memory(&n->disk, s->threads * THREAD_STRIDE + 1, NULL);
 	if (error)

@@ -43,7 +43,7 @@ int one_lock_open(struct engine *e, const struct bench_setup *s)
 		return -1;
 	}
 	memset(l, 0, sizeof(*l));
-	pthread_mutex_init(&l->lock, NULL);
+	baseline_lock_init(&l->lock);
 	l->region = s->region;
 	l->by_operation = e->option == 1;
 	return 0;

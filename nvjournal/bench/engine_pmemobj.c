@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Transactions of libpmemobj (PMDK) on a pool in /dev/shm. The blocks lie in the
- * pool itself; an operation is a transaction that takes a snapshot of the lines
- * before it changes them. So it is an undo log, and each operation is committed
- * when it ends: there is nothing to group.
+ * pool itself; an operation takes a snapshot of the lines before it changes them. So
+ * it is an undo log. A transaction has the operations of one thread up to its commit,
+ * as many as one of nvjournal.
  */
 #ifdef BENCH_PMEMOBJ
 #include "engine.h"
@@ -95,7 +95,7 @@ int pmemobj_engine_apply(struct engine *e, struct worker *w, const struct operat
 	int error = 0;
 
 	in_pool.images = p->blocks[w->number];
-	if (pmemobj_tx_begin(p->pool, NULL, TX_PARAM_NONE))
+	if (pmemobj_tx_stage() == TX_STAGE_NONE && pmemobj_tx_begin(p->pool, NULL, TX_PARAM_NONE))
 		return failed("begin a transaction");
 	for (uint32_t k = 0; k < o->count && !error; k++) {
 		const struct update *u = &o->updates[k];
@@ -105,9 +105,19 @@ int pmemobj_engine_apply(struct engine *e, struct worker *w, const struct operat
 			worker_change(&in_pool, u);
 	}
 	if (!error)
-		pmemobj_tx_commit();
-	pmemobj_tx_end();
-	return error ? failed("take a snapshot") : 0;
+		return 0;
+	pmemobj_tx_end(); /* the failure has aborted it */
+	return failed("take a snapshot");
+}
+
+int pmemobj_engine_commit(struct engine *e, struct worker *w)
+{
+	(void)e;
+	(void)w;
+	if (pmemobj_tx_stage() == TX_STAGE_NONE)
+		return 0;
+	pmemobj_tx_commit();
+	return pmemobj_tx_end() ? failed("commit a transaction") : 0;
 }
 
 void pmemobj_engine_close(struct engine *e)

@@ -24,7 +24,7 @@
 #define CLOCK_EACH 16u
 #define MAX_ENGINES 16u
 #define OTHER_ROUNDS 3u /* of engines that have no part in a verdict */
-#define NVJOURNALS 3u   /* the first engines: one ring, by block, by processor */
+#define OURS 2u         /* the engine in all ratios: nvjournal, by processor */
 #define LINES_REGION_BYTES (UINT64_C(512) << 20)
 
 static const unsigned thread_counts[] = {1, 2, 4, 8, 16};
@@ -63,8 +63,7 @@ static int replay_thread(void *argument, unsigned number)
 		at += r->threads;
 		if (at >= r->stream->count)
 			at -= r->stream->count;
-		if ((each || n % r->commit_each == 0 || n == r->share) &&
-		    r->engine->commit(r->engine, w))
+		if ((each || n % r->commit_each == 0) && r->engine->commit(r->engine, w))
 			return -1;
 		if (n % CLOCK_EACH == 0 && now_ns() > r->until_ns)
 			break;
@@ -76,7 +75,10 @@ static int replay_thread(void *argument, unsigned number)
 	return 0;
 }
 
-/* Operations that are run one instruction at a time, after as many that warm up. */
+/*
+ * Operations that are run one instruction at a time, after as many that warm up; or those
+ * of one commit, if it has more.
+ */
 #define STEP_OPERATIONS 40u
 
 /* Gives each thread the blocks as they were before the stream. */
@@ -169,6 +171,7 @@ struct stepping {
 	struct replay *replay;
 	const struct bench_setup *setup;
 	uint64_t at;
+	unsigned operations; /* a multiple of those of a commit */
 };
 
 static int step_operations(void *argument)
@@ -176,12 +179,15 @@ static int step_operations(void *argument)
 	struct stepping *s = argument;
 	struct replay *r = s->replay;
 
-	for (unsigned n = 0; n < STEP_OPERATIONS; n++, s->at++)
-		if (r->engine->apply(r->engine, &r->workers[0],
-				     &r->stream->operations[r->stream->initial +
-							    s->at % r->stream->count]) ||
-		    r->engine->commit(r->engine, &r->workers[0]))
+	for (unsigned n = 0; n < s->operations; n++) {
+		const struct operation *o =
+			&r->stream->operations[r->stream->initial + s->at % r->stream->count];
+
+		if (r->engine->apply(r->engine, &r->workers[0], o))
 			return -1;
+		if (++s->at % r->commit_each == 0 && r->engine->commit(r->engine, &r->workers[0]))
+			return -1;
+	}
 	return 0;
 }
 
@@ -196,22 +202,23 @@ static int step_begin(void *argument)
  * What a library writes that brings its own instructions: counted by running it one
  * instruction at a time. False: it cannot be.
  */
-static bool count_steps(struct bench *b, struct engine *e, const struct stream *s, uint8_t *images,
-			struct result *result)
+static bool count_steps(struct bench *b, struct engine *e, const struct stream *s,
+			unsigned commit_each, uint8_t *images, struct result *result)
 {
 	static struct replay r;
 	struct bench_setup setup = {
 		.region = b->region, .stream = s, .threads = 1, .directory = b->directory};
-	struct stepping stepping = {.replay = &r, .setup = &setup};
+	unsigned operations = (STEP_OPERATIONS + commit_each - 1) / commit_each * commit_each;
+	struct stepping stepping = {.replay = &r, .setup = &setup, .operations = operations};
 	struct stepped c;
 	double updates = 0;
 
-	r = (struct replay){.engine = e, .stream = s, .threads = 1};
+	r = (struct replay){.engine = e, .stream = s, .threads = 1, .commit_each = commit_each};
 	set_up_workers(&r, images);
 	fflush(NULL);
 	if (!step_through(step_begin, step_operations, &stepping, &c))
 		return false;
-	for (unsigned n = STEP_OPERATIONS; n < 2 * STEP_OPERATIONS; n++)
+	for (unsigned n = operations; n < 2 * operations; n++)
 		updates += s->operations[s->initial + n % s->count].count;
 	result->bytes = (double)(c.flushes * NVJ_LINE_BYTES + c.nt_bytes) / updates;
 	result->flushes = ((double)c.flushes + (double)c.nt_bytes / NVJ_LINE_BYTES) / updates;
@@ -292,16 +299,8 @@ static enum nearness lacking(const struct bench *b, const struct rounds *rounds)
 		if (!may_wait_for(b, state))
 			continue;
 		for (unsigned n = 0; engines[n].name; n++) {
-			unsigned most = 0;
-
-			if (!engines[n].compared || !wanted(b, n))
-				continue;
-			for (unsigned ours = 0; ours < NVJOURNALS; ours++) {
-				unsigned pairs = pairs_of(b, &rounds[ours], &rounds[n], state);
-
-				most = pairs > most ? pairs : most;
-			}
-			if (most < WANTED_PAIRS)
+			if (engines[n].compared && wanted(b, n) &&
+			    pairs_of(b, &rounds[OURS], &rounds[n], state) < WANTED_PAIRS)
 				return state;
 		}
 	}
@@ -365,10 +364,10 @@ static void measure_stream(struct bench *b, const struct stream *s, unsigned com
 		if (!wanted(b, n))
 			continue;
 		/* What it writes for an operation does not depend on other threads. */
-		if (engines[n].committed)
-			stepped = count_steps(b, &engines[n], s, m.images, &r);
+		if (engines[n].stepped)
+			stepped = count_steps(b, &engines[n], s, commit_each, m.images, &r);
 		for (unsigned t = 0; t < THREAD_COUNTS; t++) {
-			if (!engines[n].committed)
+			if (!engines[n].stepped)
 				r = replay(b, &engines[n], s, thread_counts[t], commit_each,
 					   m.images, true);
 			print_row(b, &engines[n], s, thread_counts[t], commit_each, &rounds[t][n],

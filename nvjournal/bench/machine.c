@@ -85,7 +85,7 @@ void measure_machine(struct bench *b)
 	struct shared *s = must_allocate(sizeof(*s));
 
 	s->times = b->quick ? QUICK_TIMES : TIMES;
-	pthread_mutex_init(&s->lock, NULL);
+	baseline_lock_init(&s->lock);
 	for (unsigned round = 0; round <= rounds; round++) {
 		unsigned at = round ? round - 1 : 0; /* the first one warms up */
 

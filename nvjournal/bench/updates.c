@@ -239,7 +239,7 @@ void measure_updates(struct bench *b)
 
 	s->region = b->region;
 	s->updates = b->quick ? QUICK_UPDATES : UPDATES;
-	pthread_mutex_init(&s->lock, NULL);
+	baseline_lock_init(&s->lock);
 	for (unsigned n = 0; n < MAX_UPDATE_THREADS; n++)
 		s->images[n] = must_allocate((size_t)BLOCKS * NVJ_BLOCK_BYTES);
 	for (unsigned round = 0; round <= count; round++)

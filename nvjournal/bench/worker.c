@@ -24,6 +24,16 @@ uint8_t *worker_change(struct worker *w, const struct update *u)
 	return image;
 }
 
+void baseline_lock_init(pthread_mutex_t *lock)
+{
+	pthread_mutexattr_t spins;
+
+	pthread_mutexattr_init(&spins);
+	pthread_mutexattr_settype(&spins, PTHREAD_MUTEX_ADAPTIVE_NP);
+	pthread_mutex_init(lock, &spins);
+	pthread_mutexattr_destroy(&spins);
+}
+
 int commit_nothing(struct engine *e, struct worker *w)
 {
 	(void)e;

@@ -21,11 +21,11 @@ static void end(struct engine *e)
 	(void)e;
 }
 
-/* c needs no further rounds. What is committed is not counted by a run of its own. */
+/* c needs no further rounds. What is stepped is not counted by a run of its own. */
 struct engine engines[] = {
-	{.name = "a", .open = begin, .close = end, .compared = true, .committed = true},
-	{.name = "b", .open = begin, .close = end, .compared = true, .committed = true},
-	{.name = "c", .open = begin, .close = end, .committed = true},
+	{.name = "a", .open = begin, .close = end, .compared = true, .stepped = true},
+	{.name = "b", .open = begin, .close = end, .compared = true, .stepped = true},
+	{.name = "c", .open = begin, .close = end, .stepped = true},
 	{.name = NULL}};
 
 /* All rounds are made, and each further one. */

@@ -67,6 +67,7 @@ static const struct field journal_fields[] = {
 	{offsetof(struct nvj, leading), "leader, bell of followers"},
 	{offsetof(struct nvj, record), "commit record in memory"},
 	{offsetof(struct nvj, tail), "checkpoint"},
+	{offsetof(struct nvj, later_lines), "changes that wait, handle of the leader"},
 	{offsetof(struct nvj, credits), "credits"},
 	{offsetof(struct nvj, fences), "statistics"},
 	{sizeof(struct nvj), NULL},

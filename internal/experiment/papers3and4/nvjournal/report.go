@@ -191,8 +191,8 @@ func (n Result) rateTable(s Stream, state State) report.Table {
 	if state == NVJNear {
 		t.Note = fmt.Sprintf("The recording: %d operations, %d updates of %d blocks, %.1f changed lines an update. ", s.Operations, s.Updates, s.Blocks, float64(s.Lines)/float64(max(1, s.Updates))) +
 			"nvjournal, P: the ring of a record is that of its block, as in paper 4; by processor: that of the processor that writes it. nvjournal-blocks: the same engine with all 64 lines of each block, also lines of zeros. nvjournal-one-lock: the same engine with one lock, held for a whole operation and for a commit. one-lock: records of lines; a mutex is held while a record is placed, copied, flushed, fenced and flagged. one-lock-one-fence: the mutex is held for all records of an operation, with one fence. " +
-			"Neither has checksums, images for a checkpoint, or a limit on its ring. jbd2-like: one thread writes whole blocks into a file in memory, with two calls of fdatasync for each transaction. libpmemobj: a transaction for each operation, with a snapshot of the lines. " +
-			"libpmemlog: an append for each operation. The latter two commit each operation, also in create. " + t.Note
+			"Neither has checksums, images for a checkpoint, or a limit on its ring. jbd2-like: one thread copies each block of a transaction once and writes it into a file in memory, with two calls of fdatasync for each transaction. libpmemobj: a snapshot of the lines before each change; a transaction has the operations of a thread up to its commit. " +
+			"libpmemlog: an append for each operation, which commits it, also in create. The mutexes of all engines spin a while before they sleep, as the locks of nvjournal do. " + t.Note
 	}
 	for _, threads := range n.threads() {
 		t.Columns = append(t.Columns, strconv.Itoa(threads))
@@ -223,7 +223,7 @@ func (n Result) ratioTable(state State) report.Table {
 	t := report.Table{
 		Title:   "nvjournal over the others, " + condition(state),
 		Columns: []string{"stream, engine"},
-		Note:    "Medians of the ratios of pairs of rounds, with the best form of nvjournal; in parentheses the number of pairs. –: no pair.",
+		Note:    "Medians of the ratios of pairs of rounds of " + n.ourName() + "; in parentheses the number of pairs. –: no pair, or the engine commits after another number of operations.",
 	}
 	for _, threads := range n.threads() {
 		t.Columns = append(t.Columns, strconv.Itoa(threads))
@@ -251,7 +251,7 @@ func (n Result) bytesTable() report.Table {
 	t := report.Table{
 		Title:   "Bytes, flushes and fences of an update",
 		Columns: []string{"stream, engine", "threads", "bytes", "lines flushed", "fences", "fdatasync"},
-		Note: "Counted in separate rounds. The engines of this repository count in the functions that do all their stores. PMDK's libraries have their own instructions: forty operations ran one instruction at a time. The block journal counts its writes to its file. A line written past the cache counts as flushed. " +
+		Note: "Counted in separate rounds. The engines of this repository count in the functions that do all their stores. PMDK's libraries have their own instructions: forty operations, or those of one commit if it has more, ran one instruction at a time. The block journal counts its writes to its file. A line written past the cache counts as flushed. " +
 			"A block that a transaction changes several times is in a journal of blocks only once. So with a hundred operations in a transaction jbd2 writes fewer bytes for an update than a record of lines has.",
 	}
 	for _, r := range n.Rows {

@@ -1,9 +1,7 @@
 package nvjournal
 
 import (
-	"maps"
 	"math"
-	"slices"
 
 	"github.com/daybook-project/daybook/internal/experiment/statistics"
 )
@@ -134,14 +132,14 @@ func medianIn(rates []Rate, state State) float64 {
 	return math.NaN()
 }
 
-// Ratio is the rate of nvjournal over that of another engine: the spread of the
-// ratios of pairs of rounds in one state.
+// Ratio is the rate of nvjournal, by processor, over that of another engine: the spread of
+// the ratios of pairs of rounds in one state.
 type Ratio struct {
 	Stream   string `json:"stream"`
 	Baseline string `json:"baseline"`
 	Threads  int    `json:"threads"`
 	State    State  `json:"state,omitempty"`
-	// Ours is the name of the best form of nvjournal.
+	// Ours is the name of the form of nvjournal, the same in all ratios.
 	Ours  string            `json:"ours"`
 	Pairs int               `json:"pairs"`
 	Ratio statistics.Spread `json:"ratio"`
@@ -159,35 +157,21 @@ func pairRatios(ours, theirs []Round, state State) (ratios []float64) {
 	return ratios
 }
 
-// bestRatio chooses between the ratios of the forms of nvjournal. It prefers those with
-// enough pairs for a verdict, and then the greatest median. It returns nil if there is no
-// pair.
-func bestRatio(all map[string][]float64) (name string, ratios []float64) {
-	for _, form := range slices.Sorted(maps.Keys(all)) {
-		now := all[form]
-		enough, had := len(now) >= leastPairs, len(ratios) >= leastPairs
-		if len(now) > 0 && (len(ratios) == 0 || enough && !had || enough == had && statistics.Median(now) > statistics.Median(ratios)) {
-			name, ratios = form, now
-		}
-	}
-	return name, ratios
-}
-
-// ratios compares nvjournal with all other engines, near with near and apart with apart.
+// ratios compares nvjournal with all other engines, near with near and apart with apart. An
+// engine that commits more often or more seldom does other work: it has no ratio.
 func (n Result) ratios() (all []Ratio) {
 	for _, theirs := range n.Rows {
 		if isOurs(theirs.Engine) {
 			continue
 		}
-		for _, state := range statesOf(theirs.Threads) {
-			of := make(map[string][]float64)
-			for _, ours := range n.Rows {
-				if isOurs(ours.Engine) && ours.Stream == theirs.Stream && ours.Threads == theirs.Threads {
-					of[ours.Name()] = pairRatios(ours.Rounds, theirs.Rounds, state)
-				}
+		for _, ours := range n.Rows {
+			if ours.Engine != byProcessor || ours.Stream != theirs.Stream || ours.Threads != theirs.Threads || ours.CommitEvery != theirs.CommitEvery {
+				continue
 			}
-			if name, ratios := bestRatio(of); len(ratios) > 0 {
-				all = append(all, Ratio{theirs.Stream, theirs.Engine, theirs.Threads, state, name, len(ratios), statistics.SpreadOf(ratios)})
+			for _, state := range statesOf(theirs.Threads) {
+				if ratios := pairRatios(ours.Rounds, theirs.Rounds, state); len(ratios) > 0 {
+					all = append(all, Ratio{theirs.Stream, theirs.Engine, theirs.Threads, state, ours.Name(), len(ratios), statistics.SpreadOf(ratios)})
+				}
 			}
 		}
 	}

@@ -40,7 +40,7 @@ const (
 
 func TestNearOverApartIsNoVerdict(t *testing.T) {
 	n := measured()
-	n.set("nvjournal", roundsOf(5.164e6, near, near, near, near, near))
+	n.set(byProcessor, roundsOf(5.164e6, near, near, near, near, near))
 	n.set("one-lock-one-fence", roundsOf(1e6, apart, apart, apart, apart, apart))
 	n.set("libpmemobj", roundsOf(1e6, apart, apart, apart, apart, apart))
 	for _, name := range []string{lockNear, lockApart, pmemNear, pmemApart} {
@@ -68,7 +68,7 @@ func TestNearOverApartIsNoVerdict(t *testing.T) {
 
 func TestLikeIsDividedByLike(t *testing.T) {
 	n := measured()
-	n.set("nvjournal", roundsOf(2.025e6, near, apart, apart, apart, moved))
+	n.set(byProcessor, roundsOf(2.025e6, near, apart, apart, apart, moved))
 	n.set("one-lock", roundsOf(1.265e6, apart, apart, apart, apart, apart))
 	n.set("one-lock-one-fence", roundsOf(3.182e6, apart, apart, apart, apart, apart))
 	n.set("libpmemobj", roundsOf(4.282e6, apart, apart, apart, apart, apart))
@@ -79,6 +79,11 @@ func TestLikeIsDividedByLike(t *testing.T) {
 		}
 		if r := n.ratio("varmail", baseline, 2, NVJNear); r != nil {
 			t.Errorf("over %s, near: %+v, and there was no near round of it", baseline, r)
+		}
+	}
+	for _, v := range n.Verdicts() {
+		if strings.Contains(v.Name(), " over one lock") && !strings.HasPrefix(v.Name(), "nvjournal, by processor, P = 16, over ") {
+			t.Errorf("%s does not name the form of nvjournal", v.Name())
 		}
 	}
 	// The best form of one lock is what counts, not the one with a fence for each record.
@@ -95,11 +100,25 @@ func TestLikeIsDividedByLike(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(page.Lead[0], "**Targets missed.** "+lockApart) {
+	if !strings.Contains(page.Lead[0], "**Targets missed.** nvjournal, by processor, P = 16, "+lockApart) {
 		t.Errorf("the page does not begin with what is missed: %s", page.Lead[0])
 	}
 	if row := page.Tables[0].Rows[0]; row[3] != "no" {
 		t.Errorf("the first target of the table is %v, want one that is missed", row)
+	}
+}
+
+// The form of nvjournal is chosen before the measurement, and not for each cell after it.
+func TestAllRatiosAreOfOneForm(t *testing.T) {
+	n := measured()
+	n.set("nvjournal", both(2, 9e6, 9e6))
+	if r := n.ratio("varmail", "one-lock-one-fence", 2, NVJNear); r == nil || r.Ours != "nvjournal, by processor, P = 16" || math.Abs(r.Ratio.Median-3.1/1.2) > 0.001 {
+		t.Errorf("%+v, want 2.58 of nvjournal, by processor", r)
+	}
+	n.Floor[2].Rounds = updateRounds(10, 10, 10)
+	n.evaluate()
+	if ratios := n.overOneLockUpdates(NVJNear); len(ratios) != leastPairs || ratios[0] != 3 {
+		t.Errorf("updates: %v, want 450/150", ratios)
 	}
 }
 
@@ -139,7 +158,7 @@ func TestEachStateHasItsTablesAndRows(t *testing.T) {
 		"Updates a second, thousands: varmail, processors apart": "libpmemobj|1500 (1500; 6)|–",
 	} {
 		rows := tables[title].Rows
-		if len(rows) != 7 || strings.Join(rows[6], "|") != want {
+		if len(rows) != 8 || strings.Join(rows[7], "|") != want {
 			t.Errorf("%s: %v, want %q at its end", title, rows, want)
 		}
 	}

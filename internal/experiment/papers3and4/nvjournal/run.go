@@ -122,7 +122,8 @@ func engineName(engine string, partitions int) string {
 	return engine
 }
 
-// byProcessor is nvjournal with records in the ring of the processor that writes them.
+// byProcessor is nvjournal with records in the ring of the processor that writes them, as
+// nvj format makes it by default. It is the form in all ratios to other engines.
 const byProcessor = "nvjournal-cpu"
 
 // byDefault is the same, with as many rings as nvj format makes on the machine.

@@ -67,6 +67,7 @@ func measured() Result {
 			{Engine: "nvjournal", Partitions: 8, Rounds: updateRounds(144, 150, 152)},
 			{Engine: "one-lock", Partitions: 1, Rounds: updateRounds(150, 450, 900)},
 			{Engine: byDefault, Partitions: 2, Rounds: updateRounds(140, 146, 152)},
+			{Engine: byProcessor, Partitions: 16, Rounds: updateRounds(144, 150, 152)},
 		},
 		Transfers: []Transfer{
 			{Stream: "create", Engine: byProcessor, Partitions: 16, Processors: 64, Apart: Moves{PerUpdate: 1.2, UpdatesPerSecond: 9e6}, Parts: []MovingLines{{"flags of records", 0.9}, {"entries of blocks", 0.2}, {"entries of images", 0.1}}},
@@ -83,6 +84,7 @@ func measured() Result {
 			{Engine: "nvjournal", Partitions: 1, Rounds: both(threads, 3e6, 1.9e6), BytesPerUpdate: number(200), FlushesPerUpdate: number(3), FencesPerUpdate: number(0.5)},
 			{Engine: "nvjournal", Partitions: 8, Rounds: both(threads, 3.1e6, 2e6), BytesPerUpdate: number(210), FlushesPerUpdate: number(3), FencesPerUpdate: number(0.5)},
 			{Engine: "nvjournal-blocks", Partitions: 1, Rounds: both(threads, 1e6, 1e6), BytesPerUpdate: number(4160), FlushesPerUpdate: number(65), FencesPerUpdate: number(0.5)},
+			{Engine: byProcessor, Partitions: 16, Rounds: both(threads, 3.1e6, 2e6)},
 			{Engine: "one-lock", Partitions: 1, Rounds: both(threads, 0.6e6, 0.4e6), BytesPerUpdate: number(220), FlushesPerUpdate: number(4), FencesPerUpdate: number(1.5)},
 			{Engine: "nvjournal-one-lock", Partitions: 1, Rounds: both(threads, 1.5e6, 0.8e6)},
 			{Engine: "one-lock-one-fence", Partitions: 1, Rounds: both(threads, 1.2e6, 0.8e6)},
@@ -217,6 +219,30 @@ func TestASectionIsNotMeasuredBesideFiguresOfAnotherKind(t *testing.T) {
 	o.Before = Result{}
 	if _, err := Run(t.Context(), o); err != nil {
 		t.Errorf("without earlier figures: %v", err)
+	}
+}
+
+// One of them has a hundred times the commits of the other.
+func TestEnginesThatCommitAfterOtherNumbersOfOperationsHaveNoRatio(t *testing.T) {
+	n := measured()
+	for k, r := range n.Rows {
+		if r.Engine != "libpmemobj" {
+			n.Rows[k].CommitEvery = 100
+		}
+	}
+	n.evaluate()
+	for _, r := range n.Ratios {
+		if r.Baseline == "libpmemobj" {
+			t.Errorf("a ratio: %+v", r)
+		}
+	}
+	for _, name := range []string{"over libpmemobj, varmail, one thread", pmemNear, pmemApart} {
+		if v := verdictOn(t, n, name); !v.None || v.Met || v.Measured != "it commits after 1 operation, nvjournal after 100 operations" {
+			t.Errorf("%s: %+v, want no verdict", name, v)
+		}
+	}
+	if v := verdictOn(t, n, lockNear); v.None {
+		t.Errorf("both commit after 100: %+v", v)
 	}
 }
 

@@ -125,7 +125,7 @@ func (n Result) Verdicts() (all []verdict.Verdict) {
 	}
 	for _, state := range states {
 		ratios := n.overOneLockUpdates(state)
-		all = append(all, ratioVerdict("over one lock, updates of 256 bytes, two threads", state, statistics.SpreadOf(ratios), "", pairsText(len(ratios)), len(ratios), OverOneLock))
+		all = append(all, ratioVerdict(n.ourName()+", over one lock, updates of 256 bytes, two threads", state, statistics.SpreadOf(ratios), "", pairsText(len(ratios)), len(ratios), OverOneLock))
 	}
 	for _, s := range n.Streams {
 		fine, blocks := n.row(s.Stream, "nvjournal", 1, 1), n.row(s.Stream, "nvjournal-blocks", 1, 1)
@@ -173,8 +173,34 @@ func (n Result) overLines() (all []verdict.Verdict) {
 	return all
 }
 
+// ourName is the form of nvjournal in ratios, with its number of rings if it was measured.
+func (n Result) ourName() string {
+	for _, r := range n.Rows {
+		if r.Engine == byProcessor {
+			return r.Name()
+		}
+	}
+	for _, u := range n.Floor {
+		if u.Engine == byProcessor {
+			return engineName(u.Engine, u.Partitions)
+		}
+	}
+	return "nvjournal, by processor"
+}
+
+// commitsText says after how many operations a row of the stream commits; "" if there is none.
+func (n Result) commitsText(stream, engine string) string {
+	for _, r := range n.Rows {
+		if r.Stream == stream && r.Engine == engine {
+			return "after " + amount(r.CommitEvery, "operation", "operations")
+		}
+	}
+	return ""
+}
+
 // overEach is the least ratio to a baseline over the numbers of threads. Threads that
-// share a processor do not show how an engine scales: for them there is no verdict.
+// share a processor do not show how an engine scales: for them there is no verdict. There is
+// none either if the baseline commits after another number of operations.
 func (n Result) overEach(stream, baseline, name string, state State, least float64) (all []verdict.Verdict) {
 	var worst *Ratio
 	var few, shared []string
@@ -192,7 +218,11 @@ func (n Result) overEach(stream, baseline, name string, state State, least float
 			worst = ratio
 		}
 	}
-	target := "over " + name + ", " + stream
+	target := n.ourName() + ", over " + name + ", " + stream
+	if ours, theirs := n.commitsText(stream, byProcessor), n.commitsText(stream, baseline); ours != "" && theirs != "" && ours != theirs {
+		return []verdict.Verdict{{Target: target, Condition: condition(state), Wanted: fmt.Sprintf("at least %.1f×", least), Bound: least, None: true,
+			Measured: "it commits " + theirs + ", nvjournal " + ours}}
+	}
 	switch {
 	case worst == nil && len(few) == 0:
 	case worst == nil:
@@ -233,7 +263,7 @@ func (n Result) missed() string {
 		text = append(text, "**Targets missed.** "+strings.Join(missed, "; ")+".")
 	}
 	if len(none) > 0 {
-		text = append(text, "**No verdict,** because too few rounds were in the same state: "+strings.Join(none, "; ")+".")
+		text = append(text, "**No verdict,** because too few rounds were in the same state, or because an engine commits after another number of operations: "+strings.Join(none, "; ")+".")
 	}
 	if text == nil {
 		return "All targets are met."

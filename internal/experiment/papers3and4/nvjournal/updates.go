@@ -80,25 +80,21 @@ func (n *Result) evaluateUpdates(bound float64) {
 	}
 }
 
-// overOneLockUpdates returns the ratios of nvjournal to one lock, with the best form of
-// nvjournal, for updates of 256 bytes by two threads; nil if there is no pair of
-// rounds in this state. Such an update has one record, so both forms of one lock are the
-// same: one fence.
-func (n Result) overOneLockUpdates(state State) []float64 {
-	all := make(map[string][]float64)
+// overOneLockUpdates returns the ratios of nvjournal, by processor, to one lock for updates
+// of 256 bytes by two threads; nil if there is no pair of rounds in this state. Such an
+// update has one record, so both forms of one lock are the same: one fence.
+func (n Result) overOneLockUpdates(state State) (ratios []float64) {
 	for _, u := range n.Floor {
-		if !isOurs(u.Engine) {
+		if u.Engine != byProcessor {
 			continue
 		}
-		name := engineName(u.Engine, u.Partitions)
 		for _, ours := range u.Rounds {
 			for _, lock := range n.update("one-lock", 1).Rounds {
 				if ours.Round == lock.Round && ours.State == state && lock.State == state && ours.EachOfTwo > 0 {
-					all[name] = append(all[name], lock.EachOfTwo/ours.EachOfTwo)
+					ratios = append(ratios, lock.EachOfTwo/ours.EachOfTwo)
 				}
 			}
 		}
 	}
-	_, ratios := bestRatio(all)
 	return ratios
 }
