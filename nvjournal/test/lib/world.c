@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 void world_wrong(struct world *w, const char *format, ...)
 {
@@ -112,6 +113,15 @@ static int disk_start(void *context, unsigned queue, struct nvj_write *write)
 			if (w->queue[q].write[i]->block == write->block)
 				world_wrong(w, "two writes of block %llu at the same time",
 					    (unsigned long long)write->block);
+	if (n == 0)
+		w->queue[queue].owner = schedule_self();
+	else if (w->queue[queue].owner != schedule_self()) {
+		/* Each would finish writes of the other, and the engine would crash. */
+		world_wrong(w, "two threads have writes on queue %u", queue);
+		printf("VIOLATION: %s\n", w->wrong);
+		fflush(stdout);
+		_exit(3);
+	}
 	w->queue[queue].write[n] = write;
 	w->queue[queue].id[n] = w->write_ids;
 	w->queue[queue].started[n] = w->trace.count;

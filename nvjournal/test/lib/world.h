@@ -32,6 +32,7 @@ struct world {
 		uint32_t id[NVJ_QUEUE_DEPTH];
 		size_t started[NVJ_QUEUE_DEPTH]; /* its event */
 		unsigned count;
+		uint32_t owner; /* the thread whose writes these are */
 	} queue[NVJ_MAX_QUEUES];
 	uint32_t write_ids;
 	uint32_t writes_until_error; /* 0: never */
