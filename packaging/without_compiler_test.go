@@ -4,7 +4,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -40,32 +39,52 @@ case $to in
 esac
 `
 
-// As without root, and on distributions without apt.
-func TestWithoutACompilerAllPackagesButNvjournalAreBuilt(t *testing.T) {
+// buildWith runs packaging/build with stand-ins of tools, by name; an empty one is a tool that this
+// host lacks.
+func buildWith(t *testing.T, standIns map[string]string, require string, flags ...string) (out, said string, err error) {
+	t.Helper()
 	tools := t.TempDir()
-	missing := []string{"gcc", "cc", "pkg-config", "lintian"}
+	for name, script := range standIns {
+		if script != "" {
+			writeTool(t, filepath.Join(tools, name), script)
+		}
+	}
 	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
 		entries, _ := os.ReadDir(dir) // the shell too passes over one that is not there
 		for _, entry := range entries {
-			if !slices.Contains(missing, entry.Name()) {
+			if _, given := standIns[entry.Name()]; !given && entry.Name() != "lintian" {
 				_ = os.Symlink(filepath.Join(dir, entry.Name()), filepath.Join(tools, entry.Name())) // the first counts
 			}
 		}
 	}
 	stand := filepath.Join(t.TempDir(), "go")
-	write(t, stand, standInGo)
-	if err := os.Chmod(stand, 0o755); err != nil {
+	writeTool(t, stand, standInGo)
+	out = filepath.Join(t.TempDir(), "packages")
+	cmd := exec.CommandContext(t.Context(), "./build", append([]string{"-o", out, "-a", "amd64"}, flags...)...)
+	cmd.Env = append(os.Environ(), "PATH="+tools, "GO="+stand, "CC=gcc", "PKG_CONFIG=pkg-config", "VERSION=v0.1.0+gtest", "PACKAGE_VERSION="+thisVersion, "SOURCE_DATE_EPOCH=1790000000", "DAYBOOK_REQUIRE_ALL="+require)
+	text, err := cmd.CombinedOutput()
+	return out, string(text), err
+}
+
+func writeTool(t *testing.T, path, script string) {
+	t.Helper()
+	write(t, path, script)
+	if err := os.Chmod(path, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	attempt := func(require string, flags ...string) (string, string, error) {
-		out := filepath.Join(t.TempDir(), "packages")
-		cmd := exec.CommandContext(t.Context(), "./build", append([]string{"-o", out, "-a", "amd64"}, flags...)...)
-		cmd.Env = append(os.Environ(), "PATH="+tools, "GO="+stand, "VERSION=v0.1.0+gtest", "PACKAGE_VERSION="+thisVersion, "SOURCE_DATE_EPOCH=1790000000", "DAYBOOK_REQUIRE_ALL="+require)
-		said, err := cmd.CombinedOutput()
-		return out, string(said), err
-	}
-	out, said, err := attempt("")
-	if err != nil || !strings.Contains(said, "nvjournal is skipped") {
+}
+
+// Tools with which all is there, and with which nothing can be built.
+const (
+	succeeds = "#!/bin/sh\n"
+	fails    = "#!/bin/sh\nexit 1\n"
+)
+
+// As without root, and on distributions without apt.
+func TestWithoutACompilerAllPackagesButNvjournalAreBuilt(t *testing.T) {
+	without := map[string]string{"gcc": "", "cc": "", "pkg-config": ""}
+	out, said, err := buildWith(t, without, "")
+	if err != nil || !strings.Contains(said, "nvjournal is skipped: this host lacks gcc, pkg-config\n") {
 		t.Fatalf("%v, and it says: %s", err, said)
 	}
 	listed := sums(t, out)
@@ -77,10 +96,37 @@ func TestWithoutACompilerAllPackagesButNvjournalAreBuilt(t *testing.T) {
 	if strings.Contains(listed, "nvjournal.") {
 		t.Errorf("there is a package of nvjournal: %s", listed)
 	}
-	if _, said, err := attempt("", "-f", "nvjournal"); err == nil {
+	if _, said, err := buildWith(t, without, "", "-f", "nvjournal"); err == nil {
 		t.Errorf("what was asked for is skipped: %s", said)
 	}
-	if _, said, err := attempt("1"); err == nil {
+	if _, said, err := buildWith(t, without, "1"); err == nil {
 		t.Errorf("with DAYBOOK_REQUIRE_ALL it is skipped: %s", said)
+	}
+}
+
+func TestWhatNvjournalLacksIsNamed(t *testing.T) {
+	for want, standIns := range map[string]map[string]string{
+		"strip":                              {"gcc": succeeds, "pkg-config": succeeds, "strip": ""},
+		"liburing":                           {"gcc": succeeds, "pkg-config": fails, "strip": succeeds},
+		"static libraries of C and liburing": {"gcc": fails, "pkg-config": succeeds, "strip": succeeds},
+	} {
+		if _, said, err := buildWith(t, standIns, ""); err != nil || !strings.Contains(said, "nvjournal is skipped: this host lacks "+want+"\n") {
+			t.Errorf("%v, want %q: %s", err, want, said)
+		}
+	}
+}
+
+func TestAFailureToBuildNvjournalIsAnErrorWhereNothingIsMissing(t *testing.T) {
+	for _, standIns := range []map[string]string{
+		{"make": "#!/bin/sh\ncase $* in *'-C nvjournal '*) exit 2 ;; esac\n"}, // as at an error of the compiler
+		{"make": "#!/bin/sh\nfor goal; do :; done\ncase $goal in */nvj) mkdir -p \"${goal%/*}\" && echo >\"$goal\" ;; esac\n", "strip": fails},
+	} {
+		standIns["gcc"], standIns["pkg-config"] = succeeds, succeeds
+		if standIns["strip"] == "" {
+			standIns["strip"] = succeeds
+		}
+		if _, said, err := buildWith(t, standIns, ""); err == nil || strings.Contains(said, "skipped") {
+			t.Errorf("with %q: %v: %s", standIns, err, said)
+		}
 	}
 }
