@@ -17,8 +17,8 @@ import (
 var conversions = []string{"ext4_end_io_rsv_work", "iomap_dio_complete_work"}
 
 // Attachable returns the programs of a collection, which include bpf/conversions.h, that are
-// to be attached. It tells them how to find the inode that a kernel thread works on. If the
-// kernel does not tell it, each conversion is observed instead.
+// to be attached. It sets in them how to find the inode that a kernel thread works on. If
+// that is not known, each conversion is observed instead.
 func Attachable(collection *ebpf.Collection, cache *btf.Cache) (map[string]spare.Program, error) {
 	known, err := setConversions(collection, cache)
 	if err != nil {
@@ -31,8 +31,8 @@ func Attachable(collection *ebpf.Collection, cache *btf.Cache) (map[string]spare
 	return programs, nil
 }
 
-// setConversions tells programs how to find that inode. known is false if the kernel does
-// not tell it.
+// setConversions sets in programs how to find that inode. known is false if the kernel does
+// not show it.
 func setConversions(programs *ebpf.Collection, cache *btf.Cache) (known bool, err error) {
 	addresses, _, err := kernelAddresses(conversions)
 	if err != nil || addresses == nil {
@@ -44,7 +44,7 @@ func setConversions(programs *ebpf.Collection, cache *btf.Cache) (known bool, er
 	}
 	v := programs.Variables
 	if err := errors.Join(v["inode_of_work"].Set(inode), v["direct_work"].Set(addresses[1]), v["buffered_work"].Set(addresses[0])); err != nil {
-		return false, fmt.Errorf("cannot tell the BPF programs the kernel's functions: %w", err)
+		return false, fmt.Errorf("cannot give the BPF programs the kernel's functions: %w", err)
 	}
 	return true, nil
 }

@@ -34,7 +34,7 @@ type WriteEnds struct {
 	Hidden bool
 }
 
-// FindWriteEnds finds the functions. known is false if the host does not tell them.
+// FindWriteEnds finds the functions. known is false if the host does not show them.
 func FindWriteEnds() (found WriteEnds, known bool, err error) {
 	for _, functions := range ends {
 		addresses, hidden, err := kernelAddresses(functions)
@@ -48,8 +48,8 @@ func FindWriteEnds() (found WriteEnds, known bool, err error) {
 	return WriteEnds{}, false, nil
 }
 
-// setEnds tells the programs the addresses of ends. known is false if the host does not
-// tell them, or the kernel's structures do not fit: then each submitted bio is observed.
+// setEnds gives the programs the addresses of ends. known is false if the host does not
+// show them, or the kernel's structures do not fit: then each submitted bio is observed.
 func (p *Probe) setEnds(spec *ebpf.CollectionSpec) (known bool, err error) {
 	if spec.Programs["write_superblock"] == nil || spec.Programs["bio_queue"] == nil {
 		return false, nil // the latter is for kernels whose bios name their device
@@ -61,7 +61,7 @@ func (p *Probe) setEnds(spec *ebpf.CollectionSpec) (known bool, err error) {
 	}
 	o := &p.objects
 	if err := errors.Join(o.FileEnds.Set(found.File), o.CommitEnds.Set(found.Commit), o.BufferEnds.Set(found.Buffer)); err != nil {
-		return false, fmt.Errorf("cannot tell the BPF programs the kernel's functions: %w", err)
+		return false, fmt.Errorf("cannot give the BPF programs the kernel's functions: %w", err)
 	}
 	return true, nil
 }
@@ -187,7 +187,7 @@ func (p *Probe) attachCompletions() error {
 		return err
 	}
 	if err := p.objects.TimesBios.Set(uint32(1)); err != nil {
-		return fmt.Errorf("cannot tell the BPF programs to time bios: %w", err)
+		return fmt.Errorf("cannot make the BPF programs time bios: %w", err)
 	}
 	return nil
 }
@@ -202,7 +202,7 @@ func (p *Probe) attachKept(program **spare.Program, name, tracepoint string) err
 	return err
 }
 
-// setCloned tells the programs which flag a bio has that shares the pages of another.
+// setCloned gives the programs the flag that a bio has that shares the pages of another.
 func (p *Probe) setCloned() error {
 	types, err := os.ReadFile(kernelTypes)
 	if err != nil {
@@ -213,7 +213,7 @@ func (p *Probe) setCloned() error {
 		return nil // then each bio with the same pages counts as a clone
 	}
 	if err := p.objects.Cloned.Set(uint32(1) << (flag & 31)); err != nil {
-		return fmt.Errorf("cannot tell the BPF programs the flag of clones: %w", err)
+		return fmt.Errorf("cannot give the BPF programs the flag of clones: %w", err)
 	}
 	return nil
 }
