@@ -168,7 +168,8 @@ func (f *adoptFlags) log(w io.Writer) *slog.Logger {
 
 // keep places the journals, and keeps them unless --once is set.
 func (f *adoptFlags) keep(cmd *cobra.Command, entries []adopt.Entry) error {
-	if _, err := cgroup.FindOfHost(); err != nil {
+	// A hierarchy can still be mounted later; a part of one stays a part.
+	if _, err := cgroup.FindOfProcesses(); errors.Is(err, cgroup.ErrPartial) {
 		return explainAdopt(err)
 	}
 	ctx, log := cmd.Context(), f.log(cmd.ErrOrStderr())

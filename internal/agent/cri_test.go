@@ -327,7 +327,7 @@ func TestTheGuardianOfAnAgentInAContainerOutlivesTheContainer(t *testing.T) {
 	r.MakePodCgroup(cgroup)
 	agent := r.cri.StartPod(containertest.PodSpec{
 		Name: "agent", Namespace: "daybook", UID: uid, Cgroup: cgroup, Host: true,
-		Mounts:  map[string]string{"/agent": program, r.Dir: r.Dir, "/dev": "/dev", "/sys/fs/cgroup": "/sys/fs/cgroup"},
+		Mounts:  map[string]string{"/agent": program, r.Dir: r.Dir, "/dev": "/dev", "/sys": "/sys", "/sys/fs/cgroup": "/sys/fs/cgroup"},
 		Command: []string{"/agent"}, Environment: map[string]string{victimVariable: string(text)},
 	})
 	r.await("the agent places the journal", func() bool { return p.has(d) })

@@ -26,9 +26,9 @@ func check(config Config) error {
 	if _, err := os.Stat(config.KubeletDir); err != nil {
 		missing = append(missing, fmt.Sprintf("the kubelet's directory %s (a hostPath volume with mountPropagation: HostToContainer; else kubelet_dir)", config.KubeletDir))
 	}
-	switch _, err := cgroup.FindOfHost(); {
+	switch _, err := cgroup.FindOfProcesses(); {
 	case errors.Is(err, cgroup.ErrPartial):
-		missing = append(missing, "the host's cgroups (this container has only a part of them: securityContext.privileged: true)")
+		missing = append(missing, "the host's cgroups (this container has only a part of them: securityContext.privileged: true and a hostPath volume of /sys/fs/cgroup)")
 	case err != nil:
 		missing = append(missing, err.Error())
 	}

@@ -11,8 +11,6 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/daybook-project/daybook/internal/blockdev"
 )
 
 // Version is the version of the cgroup interface.
@@ -32,8 +30,6 @@ var (
 	ErrVanished = errors.New("the cgroup is gone")
 	// ErrNoHierarchy means that no mounted hierarchy has block I/O.
 	ErrNoHierarchy = errors.New("no mounted cgroup hierarchy has the block I/O controller")
-	// ErrPartial means that this process sees only a part of the host's cgroups.
-	ErrPartial = errors.New("only a part of the host's cgroups is visible")
 )
 
 // RootPath is the path of the root cgroup.
@@ -74,35 +70,6 @@ func Find() (*Tree, error) {
 		controllers, _ := os.ReadFile(filepath.Join(mountPoint, "cgroup.controllers"))
 		return string(controllers)
 	})
-}
-
-// FindOfHost is [Find], for a caller that looks for the cgroups of all containers. The error
-// is also [ErrPartial], as in a container that has a cgroup namespace of its own.
-func FindOfHost() (*Tree, error) {
-	t, err := Find()
-	if err != nil {
-		return nil, err
-	}
-	mountinfo, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		return nil, fmt.Errorf("cannot see which cgroups are mounted: %w", err)
-	}
-	if ofInit, err := t.Of(1); isPartial(string(mountinfo), t.root) || err == nil && strings.HasPrefix(ofInit, "/..") {
-		return nil, fmt.Errorf("%w, as in a container with a cgroup namespace of its own; "+
-			"give the container the host's: --cgroupns host -v /sys/fs/cgroup:/sys/fs/cgroup", ErrPartial)
-	}
-	return t, nil
-}
-
-// isPartial reports whether a mount point has only a part of a hierarchy, according to
-// /proc/self/mountinfo. A later mount hides an earlier one at the same mount point.
-func isPartial(mountinfo, point string) (partial bool) {
-	for line := range strings.Lines(mountinfo) {
-		if m, err := blockdev.ParseMount(strings.TrimSpace(line)); err == nil && filepath.Clean(m.Point) == point {
-			partial = m.Root != "/"
-		}
-	}
-	return partial
 }
 
 // found is the last result of [Known].

@@ -33,7 +33,7 @@ type Options struct {
 type collector struct {
 	ctx   context.Context
 	facts Facts
-	tree  *cgroup.Tree // nil where no hierarchy carries block I/O
+	tree  *cgroup.Tree // nil where no hierarchy carries block I/O, or only a part of it is visible
 }
 
 // Collect looks at the host. It writes nothing. The error is about the options: what
@@ -146,9 +146,10 @@ func (c *collector) cgroups() {
 		c.unseen("cgroup mounts", err)
 	}
 	g.Hybrid = len(layout.V1) > 0 && len(layout.V2) > 0
-	tree, err := cgroup.Find()
+	tree, err := cgroup.FindOfHost()
+	g.Partial = errors.Is(err, cgroup.ErrPartial)
 	if err != nil {
-		if !errors.Is(err, cgroup.ErrNoHierarchy) {
+		if !g.Partial && !errors.Is(err, cgroup.ErrNoHierarchy) {
 			c.unseen("cgroups", err)
 		}
 		return

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/daybook-project/daybook/internal/cgroup"
 	"github.com/daybook-project/daybook/internal/safetext"
 )
 
@@ -133,6 +134,9 @@ func parseRelease(release string) (version [2]int, known bool) {
 
 func examineCgroups(f Facts) []Finding {
 	g := f.Cgroups
+	if g.Partial {
+		return []Finding{missing("cgroup", "", cgroup.ErrPartial.Error(), cgroup.AdvicePartial, "")}
+	}
 	if g.Version == "" {
 		return []Finding{missing("cgroup", "", "no cgroup hierarchy carries block I/O",
 			"there is nothing to read counters from, or to write weights to", "mount -t cgroup2 none /sys/fs/cgroup")}

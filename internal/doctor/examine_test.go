@@ -470,3 +470,13 @@ func TestKernelReleasesAreRead(t *testing.T) {
 		t.Error("next is no release")
 	}
 }
+
+func TestAPartOfTheCgroupsIsNotTakenForAHostWithoutThem(t *testing.T) {
+	f := recorded(t, "debian12-nvme")
+	f.Cgroups = Cgroups{Partial: true}
+	found := examineCgroups(f)
+	if len(found) != 1 || found[0].Severity != Missing || found[0].ID != "cgroup" || found[0].Command != "" ||
+		!strings.Contains(found[0].Why, "--cgroupns host -v /sys/fs/cgroup:/sys/fs/cgroup") {
+		t.Errorf("%+v", found)
+	}
+}

@@ -52,10 +52,12 @@ type Privileges struct {
 
 // Cgroups is the hierarchy that carries block I/O.
 type Cgroups struct {
-	// Version is "v1" or "v2"; "" where no hierarchy carries block I/O.
+	// Version is "v1" or "v2"; "" where no hierarchy carries block I/O, or if Partial.
 	Version string `json:"version"`
 	// Root is its mount point.
 	Root string `json:"root"`
+	// Partial: this process sees only a part of the host's cgroups.
+	Partial bool `json:"partial"`
 	// Hybrid: a v2 hierarchy is mounted beside v1's controllers.
 	Hybrid bool `json:"hybrid"`
 	// Controllers are v2's, of the root cgroup, or the mounted ones of v1.

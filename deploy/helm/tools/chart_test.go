@@ -119,7 +119,7 @@ func checkDaemonSet(t *testing.T, name string, set *apps.DaemonSet) {
 			t.Errorf("%s: %s is not mounted at its own path", name, volume.HostPath.Path)
 		}
 	}
-	for _, path := range []string{"/var/lib/kubelet", "/sys", "/dev", "/run", "/var/lib/daybook"} {
+	for _, path := range []string{"/var/lib/kubelet", "/sys", "/sys/fs/cgroup", "/dev", "/run", "/var/lib/daybook"} {
 		if _, ok := mounts[path]; !ok {
 			t.Errorf("%s: %s is not mounted", name, path)
 		}
