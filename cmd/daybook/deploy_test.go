@@ -220,6 +220,12 @@ func TestUnitsThatKeepVolumesAreRestartedForEver(t *testing.T) {
 			}
 		}
 		interval, wait := seconds(name, "StartLimitIntervalSec", 10*time.Second), seconds(name, "RestartSec", 100*time.Millisecond)
+		if interval == 0 { // no limit
+			continue
+		}
+		if requires := systemdtest.Values(t, "../../deploy/systemd/"+name, "Requires"); len(requires) > 0 {
+			t.Errorf("%s: at a limit systemd ends %s too, and requests start it besides RestartSec", name, requires)
+		}
 		if starts := int(interval/wait) + 1; starts >= burst {
 			t.Errorf("%s: %d starts in %v reach the limit of %d", name, starts, interval, burst)
 		}
