@@ -19,19 +19,19 @@ import (
 // meanwhile, that dirties a block. A program notes the start of each conversion, or the
 // inode is read from what the thread works on.
 func TestTheConversionOfExtentsIsForTheOwnerOfTheFile(t *testing.T) {
-	for _, told := range []bool{true, false} {
+	for _, known := range []bool{true, false} {
 		for name, write := range map[string]func(t *testing.T, file *os.File, owned func()){"buffered": writeBuffered, "direct": writeDirect} {
-			t.Run(map[bool]string{true: "from the work/", false: "from the start/"}[told]+name, func(t *testing.T) {
-				if !told {
+			t.Run(map[bool]string{true: "from the work/", false: "from the start/"}[known]+name, func(t *testing.T) {
+				if !known {
 					hideFunctions(t)
 				}
-				ownsConversions(t, told, write)
+				ownsConversions(t, known, write)
 			})
 		}
 	}
 }
 
-func ownsConversions(t *testing.T, told bool, write func(t *testing.T, file *os.File, owned func())) {
+func ownsConversions(t *testing.T, known bool, write func(t *testing.T, file *os.File, owned func())) {
 	t.Helper()
 	fs := ext4test.New(t, ext4test.Options{})
 	p, err := open(func() (*ebpf.CollectionSpec, error) { return loadAttribution() })
@@ -43,8 +43,8 @@ func ownsConversions(t *testing.T, told bool, write func(t *testing.T, file *os.
 	if err := p.objects.BufferedWork.Get(&work); err != nil {
 		t.Fatal(err)
 	}
-	if (work != 0) != told {
-		t.Errorf("the function is known: %t, want %t", work != 0, told)
+	if (work != 0) != known {
+		t.Errorf("the function is known: %t, want %t", work != 0, known)
 	}
 	path := filepath.Join(fs.Dir, "file")
 	file, err := os.Create(path)

@@ -13,7 +13,7 @@ import (
 	"github.com/daybook-project/daybook/internal/ext4"
 )
 
-// logs tells the programs where the logs of file systems are on their disks, so that
+// logs gives the programs the places of the logs of file systems on their disks, so that
 // they recognise a write there without a look at what is written.
 type logs struct {
 	known map[uint32]knownLog
@@ -21,10 +21,10 @@ type logs struct {
 	last map[uint32]uint64
 }
 
-// knownLog is what was told of the log at a place, or that it is not known.
+// knownLog is what the programs have of the log at a place, or that it is not known.
 type knownLog struct {
 	dev, ended uint32
-	told       bool
+	given      bool
 	// activity changes with each commit: a file system is looked at again only then.
 	activity uint64
 }
@@ -38,7 +38,7 @@ const (
 
 func (p *Probe) setLog(at uint32, field uintptr, value uint64) error {
 	if err := p.filesystemPlaces.set(at, field, value); err != nil {
-		return fmt.Errorf("cannot tell the BPF programs where a log is: %w", err)
+		return fmt.Errorf("cannot give the BPF programs the place of a log: %w", err)
 	}
 	return nil
 }
@@ -58,19 +58,19 @@ func (p *Probe) observeLogs() error {
 			// Its name can still be in sysfs. The next one commits.
 			p.logs.known[at] = now
 			return nil
-		case before.told || before.activity == now.activity:
+		case before.given || before.activity == now.activity:
 			return nil
 		}
-		told, err := p.tellLog(at, place)
-		now.told = told
+		given, err := p.giveLog(at, place)
+		now.given = given
 		p.logs.known[at] = now
 		return err
 	})
 }
 
-// tellLog tells the programs where the log of a file system is. told is false if that is
+// giveLog gives the programs the place of a file system's log. given is false if that is
 // not known, or the file system ends meanwhile.
-func (p *Probe) tellLog(at uint32, place attributionFilesystemPlace) (told bool, err error) {
+func (p *Probe) giveLog(at uint32, place attributionFilesystemPlace) (given bool, err error) {
 	from, sectors := logOf(place.Dev)
 	if err := p.setLog(at, placeAtLength, 0); err != nil || sectors == 0 {
 		return false, err

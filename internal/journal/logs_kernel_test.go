@@ -36,9 +36,9 @@ func findLogs(p *Probe, find bool) {
 	p.findLogs = find
 }
 
-// told opens a probe that knows where the log of the file system is, and one that does
+// withAndWithoutLog opens a probe that knows where the log of the file system is, and one that does
 // not, and observes its disk.
-func told(t *testing.T, fs string, dev, disk uint32) (knows, looks *Probe) {
+func withAndWithoutLog(t *testing.T, fs string, dev, disk uint32) (knows, looks *Probe) {
 	t.Helper()
 	for _, p := range []**Probe{&knows, &looks} {
 		probe, err := open(loadAttribution)
@@ -109,7 +109,7 @@ func compare(t *testing.T, knows, looks *Probe, dev, disk uint32) {
 // The reference is a probe that looks at what is written.
 func TestWritesToALogAreRecognisedByWhereItIs(t *testing.T) {
 	fs := ext4test.New(t, ext4test.Options{})
-	knows, looks := told(t, fs.Dir, fs.Dev(), fs.Dev())
+	knows, looks := withAndWithoutLog(t, fs.Dir, fs.Dev(), fs.Dev())
 	for range 3 {
 		dirtyAndRevoke(t, fs.Dir)
 		syncFS(t, fs.Dir)
@@ -119,7 +119,7 @@ func TestWritesToALogAreRecognisedByWhereItIs(t *testing.T) {
 		t.Errorf("%d bytes were recognised by where the log is", place.Log.Bytes)
 	}
 	if place := placeOf(t, looks, fs.Dev()); place.Log.Bytes != 0 {
-		t.Errorf("%d bytes were recognised by where the log is, without being told", place.Log.Bytes)
+		t.Errorf("%d bytes were recognised by where the log is, without its place", place.Log.Bytes)
 	}
 }
 
@@ -132,7 +132,7 @@ func TestAWriteInTheMemoryOfAJournalsIsNoJournalWhereFunctionsAreHidden(t *testi
 	if err := os.WriteFile(data, make([]byte, 64<<10), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	knows, looks := told(t, fs.Dir, fs.Dev(), fs.Dev())
+	knows, looks := withAndWithoutLog(t, fs.Dir, fs.Dev(), fs.Dev())
 	direct, err := os.OpenFile(data, os.O_WRONLY|unix.O_DIRECT, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -186,7 +186,7 @@ func TestWritesToALogOnAPartitionAreRecognisedByWhereItIs(t *testing.T) {
 		}
 	})
 	dev := second.Dev.Kernel()
-	knows, looks := told(t, dir, dev, fs.Dev())
+	knows, looks := withAndWithoutLog(t, dir, dev, fs.Dev())
 	dirtyAndRevoke(t, dir)
 	syncFS(t, dir)
 	compare(t, knows, looks, dev, fs.Dev())
@@ -198,7 +198,7 @@ func TestWritesToALogOnAPartitionAreRecognisedByWhereItIs(t *testing.T) {
 // After a file system has ended, something else may be where its log was.
 func TestTheLogOfAFileSystemThatHasEndedIsNoLog(t *testing.T) {
 	fs := ext4test.New(t, ext4test.Options{})
-	knows, looks := told(t, fs.Dir, fs.Dev(), fs.Dev())
+	knows, looks := withAndWithoutLog(t, fs.Dir, fs.Dev(), fs.Dev())
 	dirtyAndRevoke(t, fs.Dir)
 	log := placeOf(t, knows, fs.Dev()).Log
 	findLogs(knows, false) // as in the second before it looks again
@@ -232,7 +232,7 @@ func TestTheLogOfAFileSystemThatHasEndedIsNoLog(t *testing.T) {
 // then is where the log of the old one was, and stays known for the next one.
 func TestTheLogOfAFileSystemWhoseNameIsStillThereIsNotTold(t *testing.T) {
 	fs := ext4test.New(t, ext4test.Options{})
-	knows, looks := told(t, fs.Dir, fs.Dev(), fs.Dev())
+	knows, looks := withAndWithoutLog(t, fs.Dir, fs.Dev(), fs.Dev())
 	knows.stop() // only this test looks for logs
 	looks.stop()
 	sys := blockdev.Host.Sys

@@ -11,7 +11,7 @@ import (
 var sysDirectory = "/sys"
 
 // ModuleWithoutTypes returns the name of a loaded module, jbd2 or ext4, whose types the
-// kernel does not tell, so that its tracepoints cannot be used; "" if there is none.
+// kernel does not describe, so that its tracepoints cannot be used; "" if there is none.
 // Linux has BTF of modules since 5.11 (CONFIG_DEBUG_INFO_BTF_MODULES).
 func ModuleWithoutTypes() string {
 	for _, name := range []string{"jbd2", "ext4"} {

@@ -312,7 +312,7 @@ func (p *Probe) Observe(disks []uint32, journals ...uint32) error {
 	}
 	p.generation++
 	if err := p.objects.Generation.Set(p.generation); err != nil {
-		return fmt.Errorf("cannot tell the BPF programs of other disks: %w", err)
+		return fmt.Errorf("cannot announce other disks to the BPF programs: %w", err)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -110,7 +110,7 @@ func (r *records) visitArray(visit func(*attributionCommit)) error {
 		return nil
 	}
 	if err := r.read.Set(r.next); err != nil {
-		return fmt.Errorf("cannot tell the BPF programs which commits were read: %w", err)
+		return fmt.Errorf("cannot give the BPF programs the commits that were read: %w", err)
 	}
 	return nil
 }

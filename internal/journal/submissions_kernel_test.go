@@ -19,15 +19,15 @@ import (
 )
 
 // The reference is the counter of a journal's own device. Journal writes are recognised
-// when they complete, and, if the kernel does not tell how, when they are submitted.
+// when they complete, and, if the kernel hides how, when they are submitted.
 func TestEachWayToRecogniseAJournalWriteSeesAllBytes(t *testing.T) {
 	for name, load := range compilations {
-		for _, told := range []bool{true, false} {
-			t.Run(fmt.Sprintf("%s/told=%t", name, told), func(t *testing.T) {
-				if !told {
+		for _, shown := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s/shown=%t", name, shown), func(t *testing.T) {
+				if !shown {
 					hideFunctions(t)
 				}
-				ext4test.Compare(t, func(t *testing.T) bool { return seesAllBytes(t, load, told) })
+				ext4test.Compare(t, func(t *testing.T) bool { return seesAllBytes(t, load, shown) })
 			})
 		}
 	}
@@ -49,7 +49,7 @@ func hideFunctions(t *testing.T) {
 	}
 }
 
-func seesAllBytes(t *testing.T, load func() (*ebpf.CollectionSpec, error), told bool) (void bool) {
+func seesAllBytes(t *testing.T, load func() (*ebpf.CollectionSpec, error), shown bool) (void bool) {
 	t.Helper()
 	fs := ext4test.New(t, ext4test.Options{ExternalJournal: true})
 	syncFS(t, fs.Dir)
@@ -58,11 +58,11 @@ func seesAllBytes(t *testing.T, load func() (*ebpf.CollectionSpec, error), told 
 		t.Fatal(err)
 	}
 	defer p.Close()
-	if known := p.submissions != nil || p.blockNames != nil; known != told {
-		t.Errorf("the functions that end a write are known: %t, want %t", known, told)
+	if known := p.submissions != nil || p.blockNames != nil; known != shown {
+		t.Errorf("the functions that end a write are known: %t, want %t", known, shown)
 	}
-	if p.FunctionsHidden() == told {
-		t.Errorf("the kernel hides its functions: %t, want %t", !told, told)
+	if p.FunctionsHidden() == shown {
+		t.Errorf("the kernel hides its functions: %t, want %t", !shown, shown)
 	}
 	seen := ext4test.NewSeenWrites(t, fs.Journal)
 	before := stat(t, fs.Journal)
