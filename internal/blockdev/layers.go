@@ -16,8 +16,9 @@ type Layer struct {
 	// Name is as in /sys/class/block.
 	Name string
 	// Kind is "lvm", "crypt", "mpath" or another maker's prefix of a device-mapper
-	// UUID in lower case, "dm" where it has none, or md's level such as "raid1". ""
-	// is a disk.
+	// UUID in lower case, "part" for a partition of such a device, "crypt-integrity" or
+	// "crypt-subdev" for dm-integrity of cryptsetup, "dm" where it has no UUID, or md's
+	// level such as "raid1". "" is a disk.
 	Kind string
 	// Depth counts the layers above, from 0.
 	Depth int
@@ -67,12 +68,23 @@ func (d Disk) kind() string {
 	if err != nil {
 		return ""
 	}
-	kind, _, named := strings.Cut(uuid, "-")
+	kind, rest, named := strings.Cut(uuid, "-")
 	if !named {
 		return "dm"
 	}
-	return strings.ToLower(kind)
+	kind = strings.ToLower(kind)
+	if partOfMapped.MatchString(kind) {
+		return "part"
+	}
+	// cryptsetup has its prefix on what does not encrypt, too: dm-integrity writes a journal.
+	if of, _, _ := strings.Cut(strings.ToLower(rest), "-"); kind == "crypt" && (of == "integrity" || of == "subdev") {
+		return kind + "-" + of
+	}
+	return kind
 }
+
+// partOfMapped matches the prefix that kpartx gives a partition: "part1-mpath-...".
+var partOfMapped = regexp.MustCompile(`^part[0-9]+$`)
 
 // Disks lists the whole disks that the kernel knows, by name, virtual ones included.
 func Disks() ([]Disk, error) { return Host.Disks() }

@@ -143,7 +143,9 @@ func TestEncryptionPassesNoPagesOn(t *testing.T) {
 	l.write(filepath.Join(l.tree.Sys, "devices/md0/md/level"), "raid5")
 	l.add("md1", "9:1", "none", "dm-0")
 	l.write(filepath.Join(l.tree.Sys, "devices/md1/md/level"), "raid1")
-	for name, want := range map[string]bool{"sda": true, "dm-0": true, "dm-1": false, "dm-2": false, "md0": false, "md1": true} {
+	l.add("dm-3", "253:3", "none", "sda")
+	l.write(filepath.Join(l.tree.Sys, "devices/dm-3/dm/uuid"), "part12-mpath-3600a0b80")
+	for name, want := range map[string]bool{"sda": true, "dm-0": true, "dm-1": false, "dm-2": false, "dm-3": true, "md0": false, "md1": true} {
 		disk, err := l.tree.lookupName(name)
 		if err != nil {
 			t.Fatal(err)
@@ -176,12 +178,24 @@ func TestLayersThatWriteCopiesOrDropFlagsAreNamed(t *testing.T) {
 	volume("dm-5", "253:5", "vg0-on1", "md1")
 	l.add("dm-6", "253:6", "none", "md0")
 	l.write(filepath.Join(l.tree.Sys, "devices/dm-6/dm/uuid"), "CRYPT-LUKS2-abc")
+	// A partition of a multipath device, a swap area with a key, LUKS with integrity, and integrity alone.
+	for n, uuid := range []string{"part2-mpath-3600a0b80", "CRYPT-PLAIN-swap", "CRYPT-LUKS2-def-two", "CRYPT-SUBDEV-def-two_dif", "CRYPT-INTEGRITY-three"} {
+		name, below := fmt.Sprint("dm-", 7+n), "sda"
+		if strings.HasPrefix(uuid, "CRYPT-LUKS2-") {
+			below = "dm-10"
+		}
+		l.add(name, fmt.Sprint("253:", 7+n), "none", below)
+		l.write(filepath.Join(l.tree.Sys, "devices", name, "dm/uuid"), uuid)
+	}
 	for name, want := range map[string]struct{ copies, flags string }{
 		"sda": {}, "md0": {}, "md3": {}, "dm-0": {},
 		"md1": {"", "raid1 md1"}, "md2": {"", "raid10 md2"}, "dm-5": {"", "raid1 md1"},
 		"md4": {"raid5 md4", "raid5 md4"}, "dm-4": {"raid5 md4", "raid5 md4"},
 		"dm-3": {"LVM vg0-r_rimage_0", "LVM vg0-r_rimage_0"},
 		"dm-6": {"crypt dm-6", ""}, // it copies what it writes, with the flags
+		"dm-7": {}, "dm-8": {"crypt dm-8", ""},
+		"dm-9":  {"crypt dm-9", "crypt-subdev dm-10"}, // dm-integrity writes a journal of its own
+		"dm-11": {"crypt-integrity dm-11", "crypt-integrity dm-11"},
 	} {
 		disk, err := l.tree.lookupName(name)
 		if err != nil {

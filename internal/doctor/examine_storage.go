@@ -172,8 +172,8 @@ func examineFilesystem(fs Filesystem) []Finding {
 	for _, layer := range fs.Layers {
 		switch kind, _, _ := strings.Cut(layer, " "); {
 		case !isExt4:
-		case kind == "crypt":
-			found = append(found, note("dm-crypt", name, "it is encrypted ("+layer+")",
+		case kind == "crypt" || kind == "crypt-integrity":
+			found = append(found, note("dm-crypt", name, "it is on dm-crypt or dm-integrity ("+layer+")",
 				"its journal, metadata and uncharged data are counted when they are submitted, and can be one interval before the disk's bytes (docs/limits.md)", ""))
 		case kind == "mpath":
 			found = append(found, note("multipath", name, "it is on a multipath device ("+layer+")", "that was not tested", ""))

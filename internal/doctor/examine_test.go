@@ -262,6 +262,21 @@ func TestTheJournalOfAFilesystemOnSeveralDisksIsAttributed(t *testing.T) {
 	}
 }
 
+func TestLayersOfCryptsetupThatWriteCopiesAreNoted(t *testing.T) {
+	for layer, want := range map[string]int{"crypt dm-0": 1, "crypt-integrity dm-0": 1, "crypt-subdev dm-1": 0, "part dm-0": 0} {
+		found := examineFilesystem(Filesystem{Type: "ext4", Journal: "internal", DataMode: "ordered", Disks: []string{"sda"}, Layers: []string{layer}})
+		notes := 0
+		for _, f := range found {
+			if f.ID == "dm-crypt" && strings.Contains(f.What, layer) {
+				notes++
+			}
+		}
+		if notes != want {
+			t.Errorf("%s: %+v; want %d notes", layer, found, want)
+		}
+	}
+}
+
 func TestEachDiskBelowAStackThatControlCorrectsIsExamined(t *testing.T) {
 	f := Facts{Filesystems: []Filesystem{
 		{Device: "md0", Disks: []string{"sda", "sdb"}},
