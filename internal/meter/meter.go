@@ -145,7 +145,7 @@ func Open(ctx context.Context, o Options) (*Meter, error) {
 	m.probe = probe
 	m.warnMissing(probe.Missing())
 	if probe.FunctionsHidden() {
-		o.Log.Warn("the kernel hides the addresses of its functions, so each submitted write is looked at, and the account is coarser; CAP_SYSLOG shows them, unless kernel.kptr_restrict is 2")
+		o.Log.Warn("the kernel hides the addresses of its functions: Daybook observes each submitted write, and the account is less exact. Grant CAP_SYSLOG, and set kernel.kptr_restrict to less than 2")
 	}
 	if m.options.Estimator == nil {
 		m.options.Estimator = journal.Handles{BlockBytes: func(dev uint32) uint64 { return m.sizes[dev] }}
