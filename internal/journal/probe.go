@@ -3,8 +3,10 @@ package journal
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
+	"path/filepath"
 	"runtime/debug"
 	"slices"
 	"sync"
@@ -327,10 +329,15 @@ func (p *Probe) Observe(disks []uint32, journals ...uint32) error {
 	)
 }
 
-// hasRequests reports whether a disk has queues of requests, as far as is known.
+// hasRequests reports whether a disk has queues of requests, as far as is known. For one that is
+// gone nothing is to be done, so it counts as if it had.
 func hasRequests(disk uint32) bool {
-	_, err := os.Stat(fmt.Sprintf("/sys/dev/block/%s/mq", blockdev.DevOfKernel(disk)))
-	return err == nil
+	directory := fmt.Sprint("/sys/dev/block/", blockdev.DevOfKernel(disk))
+	if _, err := os.Stat(filepath.Join(directory, "mq")); err == nil {
+		return true
+	}
+	_, err := os.Stat(directory)
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // Close detaches everything; the kernel frees the programs and maps.
