@@ -105,21 +105,30 @@ func (m *Meter) findMore() error {
 	for dev, open := range m.disks {
 		wanted[dev] = open.disk
 	}
-	before := maps.Clone(wanted)
-	if err := m.observeFound(wanted, maps.Clone(m.copied), true); err != nil {
+	return m.observeFound(wanted, maps.Clone(m.copied), true)
+}
+
+// gatherFound adds events to those of the interval, and removes those from before a disk was
+// observed. It is called after the disks are observed, so that it has all of these. before is
+// what was observed until then.
+func (m *Meter) gatherFound(before observed) error {
+	if err := m.gather(); err != nil {
 		return err
 	}
-	late := func(disk uint32) bool { return m.disks[disk] != nil && before[disk] == (blockdev.Disk{}) }
-	m.gathered.Writes = slices.DeleteFunc(m.gathered.Writes, func(w journal.Write) bool { return late(w.Disk) })
-	m.gathered.Commits = slices.DeleteFunc(m.gathered.Commits, func(c journal.Commit) bool { return late(c.JournalDisk) })
+	found := sight{before: before, late: keysOf(m.disks), now: Readings{DiskOf: m.diskOf, Copied: m.copied, Below: m.below}}
+	for dev := range before.disks {
+		delete(found.late, dev)
+	}
+	found.dropEarly(m.gathered)
 	return nil
 }
 
 // observeFound adds the file systems that are mounted to those that are known, and observes their
 // disks, and those of wanted. copied are devices as in Meter.copied, to which it adds. keep
-// means that what is not mounted any more is still accounted.
+// means that what is not mounted any more is still accounted. After an error the next call
+// observes all disks again.
 func (m *Meter) observeFound(wanted map[uint32]blockdev.Disk, copied map[uint32]uint32, keep bool) error {
-	found, err := mountedFilesystems("/sys")
+	found, err := mountedFilesystems(sysDirectory)
 	if err != nil {
 		return err
 	}
@@ -129,16 +138,23 @@ func (m *Meter) observeFound(wanted map[uint32]blockdev.Disk, copied map[uint32]
 	}
 	mounted := m.noteFilesystems(found, wanted, copied)
 	opened, err := m.openDisks(wanted)
+	m.unobserved = m.unobserved || mounted || opened || !maps.Equal(copied, m.copied)
+	m.copied = copied
 	if err != nil {
 		return err
 	}
-	changed := mounted || opened || !maps.Equal(copied, m.copied)
-	m.copied = copied
-	if !changed {
-		return nil
+	if m.unobserved {
+		if err := m.observeDisks(); err != nil {
+			return err
+		}
+		m.unobserved = false
 	}
-	return m.observeDisks()
+	m.observed = observed{disks: keysOf(m.disks), filesystems: keysOf(m.diskOf)}
+	return nil
 }
+
+// sysDirectory is a variable for tests.
+var sysDirectory = "/sys"
 
 // noteFilesystems notes which file system is on which disk. It adds the disks to observe to
 // wanted, and the devices whose writes reach a disk in copies to copied. mounted means that a

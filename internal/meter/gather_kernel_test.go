@@ -1,12 +1,15 @@
 package meter
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,6 +18,7 @@ import (
 	"github.com/daybook-project/daybook/internal/cgrouptest"
 	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/internal/ext4test"
+	"github.com/daybook-project/daybook/internal/journal"
 )
 
 // The events of a long interval are collected several times, and combined. All commits and
@@ -134,6 +138,118 @@ func TestAFileSystemThatIsMountedDuringALongIntervalIsInTheSample(t *testing.T) 
 	}
 	if next, err := m.Now(t.Context()); err != nil || slices.ContainsFunc(next.Devices, func(d account.Device) bool { return d.Device == first.Disk.Name }) {
 		t.Errorf("the disk without a file system is in the next sample: %v, %v", next.Devices, err)
+	}
+}
+
+// The figures so far are worth more than the file systems that a look could find.
+func TestALookDuringAnIntervalThatFailsIsRepeated(t *testing.T) {
+	first := ext4test.New(t, ext4test.Options{})
+	gatherOften(t)
+	var log bytes.Buffer
+	m, err := Open(t.Context(), Options{Interval: time.Hour, Tree: cgrouptest.Tree(t), Naming: plain{}, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	before := sysDirectory
+	defer func() { sysDirectory = before }()
+	sysDirectory = t.TempDir()
+	if err := errors.Join(os.Mkdir(filepath.Join(sysDirectory, "fs"), 0o700), os.WriteFile(filepath.Join(sysDirectory, "fs/ext4"), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	syncSome(t, first, 1)
+	second := ext4test.New(t, ext4test.Options{})
+	for range 2 {
+		if err := m.step(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := strings.Count(log.String(), "cannot find file systems"); got != 1 {
+		t.Errorf("%d warnings, want 1: %s", got, &log)
+	}
+	sysDirectory = before
+	if err := m.step(); err != nil {
+		t.Fatal(err)
+	}
+	if m.names[second.Dev()] == "" {
+		t.Error("the second file system is not found")
+	}
+	if len(m.gathered.Commits) == 0 {
+		t.Error("the events of the steps are lost")
+	}
+}
+
+// As when the disks were opened, and the probe could not observe them.
+func TestDisksThatWereNotObservedAreObservedByTheNextLook(t *testing.T) {
+	fs := ext4test.New(t, ext4test.Options{})
+	m, err := Open(t.Context(), Options{Interval: time.Hour, Devices: []string{fs.Disk.Name}, Tree: cgrouptest.Tree(t), Naming: plain{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	if err := m.probe.Observe(nil); err != nil {
+		t.Fatal(err)
+	}
+	m.unobserved = true
+	if err := m.step(); err != nil {
+		t.Fatal(err)
+	}
+	syncSome(t, fs, 1)
+	if err := m.gather(); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(m.gathered.Writes, func(w journal.Write) bool {
+		return w.Disk == fs.Dev() && w.Kind == journal.KindChargedWrite && w.Bytes > 0
+	}) {
+		t.Error("no write to the disk is seen")
+	}
+}
+
+// What a disk wrote before it is found is not in its counters, also if the events of the interval
+// are gathered already.
+func TestAFileSystemThatIsFoundHasNoEventsFromBefore(t *testing.T) {
+	for name, look := range map[string]func(m *Meter, commit func()) error{
+		"during an interval": func(m *Meter, commit func()) error {
+			commit()
+			return m.step()
+		},
+		"at its end": func(m *Meter, commit func()) error {
+			m.options.Calls = func() ([]journal.Call, uint64, error) { // after they were gathered
+				commit()
+				return nil, 0, nil
+			}
+			_, err := m.Now(t.Context())
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ext4test.New(t, ext4test.Options{})
+			m, err := Open(t.Context(), Options{Interval: time.Hour, Tree: cgrouptest.Tree(t), Naming: plain{}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer m.Close()
+			found := ext4test.New(t, ext4test.Options{})
+			const commits = 10
+			if err := look(m, func() { syncSome(t, found, commits) }); err != nil {
+				t.Fatal(err)
+			}
+			if m.names[found.Dev()] == "" {
+				t.Fatal("the file system is not found")
+			}
+			if err := m.gather(); err != nil {
+				t.Fatal(err)
+			}
+			var early uint64
+			for _, c := range m.gathered.Commits {
+				if c.Dev == found.Dev() {
+					early += c.Counts().Commits
+				}
+			}
+			if early >= commits {
+				t.Errorf("%d commits from before", early)
+			}
+		})
 	}
 }
 

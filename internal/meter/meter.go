@@ -88,6 +88,10 @@ type Meter struct {
 	gathered *journal.Events
 	// regroup is set when the answers of Options.Ideal change.
 	regroup atomic.Bool
+	// observed is what the last look for file systems found; unobserved is set if the probe does
+	// not know all of it, and unfound while looks during an interval fail.
+	observed            observed
+	unobserved, unfound bool
 	// skips is set while cgroups could not be listed.
 	skips bool
 	// holds is set once the waits in io.cost are counted.
@@ -213,13 +217,25 @@ func (m *Meter) Next(ctx context.Context) (account.Sample, error) {
 		if left <= gatherInterval {
 			return m.Now(ctx)
 		}
-		if err := m.gather(); err != nil {
-			return account.Sample{}, err
-		}
-		if err := m.findMore(); err != nil {
+		if err := m.step(); err != nil {
 			return account.Sample{}, err
 		}
 	}
+}
+
+// step gathers the events of a long interval, and looks for file systems that were mounted
+// meanwhile. If that fails, the next step looks again: the figures so far are worth more.
+func (m *Meter) step() error {
+	before := m.observed
+	err := m.findMore()
+	if errors.Is(err, blockdev.ErrGone) {
+		return err
+	}
+	if err != nil && !m.unfound {
+		m.options.Log.Warn("cannot find file systems that were mounted meanwhile; Daybook looks again regularly", "error", err)
+	}
+	m.unfound = err != nil
+	return m.gatherFound(before)
 }
 
 // gatherInterval limits the memory: the commits, and the waits, of so much time are kept
@@ -328,7 +344,11 @@ func (m *Meter) Now(ctx context.Context) (account.Sample, error) {
 	}
 	m.observeHolds()
 	// Find file systems that were mounted meanwhile, for the next interval.
-	return sample, m.findDisks()
+	before := m.observed
+	if err := m.findDisks(); err != nil || !m.observed.hasMoreThan(before) {
+		return sample, err
+	}
+	return sample, m.gatherFound(before)
 }
 
 // skipped returns the number of cgroups that could not be listed, and logs when
