@@ -158,23 +158,37 @@ func TestAWriteInTheMemoryOfAJournalsIsNoJournalWhereFunctionsAreHidden(t *testi
 // partition.
 func TestWritesToALogOnAPartitionAreRecognisedByWhereItIs(t *testing.T) {
 	fs := ext4test.New(t, ext4test.Options{})
+	dir, dev := onPartition(t, fs, 2, ext4.MakeOptions{}, ext4.MountOptions{})
+	knows, looks := withAndWithoutLog(t, dir, dev, fs.Dev())
+	dirtyAndRevoke(t, dir)
+	syncFS(t, dir)
+	compare(t, knows, looks, dev, fs.Dev())
+	if place := placeOf(t, knows, dev); place.Log.Bytes == 0 {
+		t.Error("nothing was recognised by where the log is")
+	}
+}
+
+// onPartition replaces a file system by one on the partition of that number of its disk, and returns
+// where it is mounted, and its device.
+func onPartition(t *testing.T, fs ext4test.FileSystem, number int, options ext4.MakeOptions, mount ext4.MountOptions) (dir string, dev uint32) {
+	t.Helper()
 	if err := ext4.Unmount(context.Background(), fs.Dir); err != nil {
 		t.Fatal(err)
 	}
 	const bytes = 100 << 20
-	partitions, err := blockdev.AddPartitions(fs.Disk.Disk, 2, bytes)
+	partitions, err := blockdev.AddPartitions(fs.Disk.Disk, number, bytes)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := blockdev.RemovePartitions(fs.Disk.Disk, 2); err != nil {
+		if err := blockdev.RemovePartitions(fs.Disk.Disk, number); err != nil {
 			t.Error(err)
 		}
 	})
-	second := partitions[1]
-	dir := filepath.Join(fs.Home, "second")
-	err = errors.Join(ext4.Make(context.Background(), second.Node, ext4.MakeOptions{}), os.Mkdir(dir, 0o700),
-		ext4.Mount(second.Node, dir, ext4.MountOptions{}))
+	partition := partitions[number-1]
+	dir = filepath.Join(fs.Home, "partition")
+	err = errors.Join(ext4.Make(context.Background(), partition.Node, options), os.Mkdir(dir, 0o700),
+		ext4.Mount(partition.Node, dir, mount))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,14 +199,7 @@ func TestWritesToALogOnAPartitionAreRecognisedByWhereItIs(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	dev := second.Dev.Kernel()
-	knows, looks := withAndWithoutLog(t, dir, dev, fs.Dev())
-	dirtyAndRevoke(t, dir)
-	syncFS(t, dir)
-	compare(t, knows, looks, dev, fs.Dev())
-	if place := placeOf(t, knows, dev); place.Log.Bytes == 0 {
-		t.Error("nothing was recognised by where the log is")
-	}
+	return dir, partition.Dev.Kernel()
 }
 
 // After a file system has ended, something else may be where its log was.

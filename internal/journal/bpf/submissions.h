@@ -14,8 +14,11 @@ static __always_inline bool is_journal_write(struct bio *bio, __u32 op)
 
 	if (op != REQ_OP_WRITE || !bio->bi_iter.bi_size || !is_committer(current_task()))
 		return false;
-	/* Ordered data; its pages are in no page cache if they are encrypted. */
-	if (file_ends && (__u64)bio->bi_end_io == file_ends)
+	/*
+	 * Ordered data, or on layers its clone: that of a journal's bio is noted, see
+	 * seen_above(). The pages of encrypted data are in no page cache.
+	 */
+	if ((file_ends && (__u64)bio->bi_end_io == file_ends) || bio->bi_flags & cloned)
 		return false;
 	if (is_metadata(bio))
 		return true;
