@@ -7,12 +7,16 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"github.com/daybook-project/daybook/internal/awaittest"
 	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/internal/ext4test"
 	"github.com/daybook-project/daybook/internal/needs"
@@ -235,6 +239,57 @@ func TestACheckpointEndsWhenItsTaskStartsTheNextHandle(t *testing.T) {
 		t.Fatal(err)
 	}
 	noCheckpointRuns(t, p)
+}
+
+// As for writeback, whose threads live on.
+func TestACheckpointEndsWhenAKernelThreadStartsTheNextHandle(t *testing.T) {
+	fs := ext4test.New(t, ext4test.Options{})
+	p, err := Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	takePlaces(t, p)
+	awaittest.Until(t, time.Minute, "the checkpoint of a thread ends", func() bool {
+		threads := kernelThreads(t)
+		for _, pid := range threads {
+			checkpointing(t, p, pid)
+		}
+		f, err := os.CreateTemp(fs.Dir, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = f.Write(make([]byte, 4096))
+		if err := errors.Join(err, unix.Syncfs(int(f.Fd())), f.Close()); err != nil {
+			t.Fatal(err)
+		}
+		return slices.ContainsFunc(threads, func(pid uint32) bool {
+			var state programsTask
+			return p.maps.Tasks.Lookup(pid, &state) == nil && state.Checkpointing == 0
+		})
+	})
+}
+
+// kernelThreads are the workers, of which one writes a file system back.
+func kernelThreads(t *testing.T) (pids []uint32) {
+	t.Helper()
+	names, err := filepath.Glob("/proc/[0-9]*/comm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		if err != nil || !strings.HasPrefix(string(text), "kworker/") {
+			continue // gone, or another
+		}
+		pid, err := strconv.ParseUint(filepath.Base(filepath.Dir(name)), 10, 32)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pids = append(pids, uint32(pid))
+	}
+	needs.That(t, len(pids) > 0, "the kernel's threads in /proc")
+	return pids
 }
 
 // What is known of a task is in the map if another one has its place in the array.

@@ -23,6 +23,26 @@ struct journal_s___barrier {
 #define JBD2_UNMOUNT 1 /* in j_flags */
 
 /*
+ * jbd2 reports no start of a handle of a file system without a journal, or whose journal
+ * has failed, and none if a handle is restarted. What began there is no wait of the task's next
+ * handle, and a checkpoint there has ended.
+ */
+static __always_inline int forget_start(void)
+{
+	struct task *task = task_of((__u32)bpf_get_current_pid_tgid());
+
+	if (!task)
+		return 0;
+	end_checkpoint(task);
+	if (!task->handle_from)
+		return 0;
+	change(&starting, -1);
+	task->handle_from = 0;
+	task->checkpoint_from = 0;
+	return 0;
+}
+
+/*
  * ext4 reports when it starts a handle, and jbd2 when it has started it. What
  * is between is the wait for a locked transaction, or for space in the log. It
  * is measured only while a commit or a checkpoint runs: otherwise there is
@@ -33,8 +53,9 @@ static __always_inline int measure_handle(void)
 	struct task_struct *current = current_task();
 	struct task *task;
 
+	/* nested, it has a handle; of either only a checkpoint is noted */
 	if (is_kernel_thread(current) || current->journal_info)
-		return 0; /* nested: it has a handle */
+		return checkpoints ? forget_start() : 0;
 	task = make_task(current->pid);
 	if (!task)
 		return 0;
@@ -42,23 +63,7 @@ static __always_inline int measure_handle(void)
 		change(&starting, 1);
 	task->handle_from = bpf_ktime_get_ns();
 	task->checkpoint_from = 0;
-	end_checkpoint(task); /* no handle followed: the journal failed */
-	return 0;
-}
-
-/*
- * jbd2 reports no start of a handle of a file system without a journal, or whose journal
- * has failed. What began there is no wait of the task's next handle.
- */
-static __always_inline int forget_start(void)
-{
-	struct task *task = task_of((__u32)bpf_get_current_pid_tgid());
-
-	if (!task || !task->handle_from)
-		return 0;
-	change(&starting, -1);
-	task->handle_from = 0;
-	task->checkpoint_from = 0;
+	end_checkpoint(task); /* as in forget_start() */
 	return 0;
 }
 
