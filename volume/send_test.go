@@ -20,6 +20,34 @@ import (
 	"github.com/daybook-project/daybook/volume/records"
 )
 
+// The copies of one volume have the same ID.
+func TestAStreamIsReceivedWhileItIsBeingReceivedAndAfterAKill(t *testing.T) {
+	r := newRig(t)
+	name := r.name("v")
+	id := r.create(name, CreateOptions{}).ID
+	whole := r.send(name, "", "")
+	var second error
+	r.pool.engine.Stop = func(step string) {
+		if step == "received" {
+			r.pool.engine.Stop = nil
+			_, second = r.pool.Receive(t.Context(), r.name("two"), bytes.NewReader(whole), ReceiveOptions{})
+		}
+	}
+	_, first := r.pool.Receive(t.Context(), r.name("one"), bytes.NewReader(whole), ReceiveOptions{})
+	if first != nil || second != nil {
+		t.Errorf("two at once: %v, %v", first, second)
+	}
+	if err := os.WriteFile(r.stream(), whole, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if !r.killed(order{Operation: "receive", Name: r.name("three"), Stream: r.stream(), KillAt: 1}) {
+		t.Fatal("it was not killed")
+	}
+	if record, err := r.pool.Receive(t.Context(), r.name("three"), bytes.NewReader(whole), ReceiveOptions{}); err != nil || record.ID != id {
+		t.Errorf("after a killed one: %+v, %v", record, err)
+	}
+}
+
 // send sends to memory.
 func (r *rig) send(name, snapshot, base string) []byte {
 	r.t.Helper()

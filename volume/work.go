@@ -1,7 +1,6 @@
 package volume
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,7 +48,11 @@ func (p *Pool) newWork(ctx context.Context, record Record) (w work, err error) {
 			return work{}, err
 		}
 	}
-	if w, err = p.emptyWork(cmp.Or(record.ID, records.NewID())); err != nil {
+	id := records.NewID()
+	if record.JournalDevice != "" {
+		id = record.ID // see backing.Clear; a received volume has the ID of others
+	}
+	if w, err = p.emptyWork(id); err != nil {
 		return work{}, err
 	}
 	// What is outside of the pool is recorded before it is made.
@@ -85,7 +88,7 @@ func (p *Pool) snapshotWork(ctx context.Context, record Record, s SnapshotRecord
 }
 
 // emptyWork makes a locked directory. The pool is locked, so that no repair removes it
-// before. id is that of the volume that is made in it, or a new one: see backing.Clear.
+// before. id is a new one, or that of the volume that is made in it: see backing.Clear.
 func (p *Pool) emptyWork(id string) (w work, err error) {
 	w.log, w.path = p.log, filepath.Join(p.dir, store.WorkDir, id)
 	if err := os.Mkdir(w.path, 0o711); err != nil {
