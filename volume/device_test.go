@@ -505,3 +505,47 @@ func TestAWorkIsNotClearedOfAJournalThatAnotherHasMadeSince(t *testing.T) {
 	r.repair()
 	wantError(t, backing.CheckEmpty(t.Context(), journal), ErrBusy, "jbd")
 }
+
+func TestADeviceThatCannotBeWipedStaysRecordedUntilARepairWipesIt(t *testing.T) {
+	r := newRig(t)
+	tools := t.TempDir()
+	if err := os.WriteFile(filepath.Join(tools, "wipefs"), []byte("#!/bin/sh\nexit 1\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	device := r.newDevice(2 * testBytes)
+	kill := func(o order) {
+		o.Operation, o.Name = "create", r.name("v")
+		if !r.killed(o) {
+			t.Fatal("it was not killed")
+		}
+	}
+	for what, begin := range map[string]func(){
+		"a create with its journal on a device": func() { kill(order{Size: 2 * testBytes, JournalDevice: device, KillAt: 1}) },
+		"a create on a device":                  func() { kill(order{Device: device, Mode: 0o700, KillAt: 2}) },
+		"a delete": func() {
+			r.create(r.name("v"), CreateOptions{Device: device})
+			r.pool.engine.Stop = func(step string) {
+				if step == "dropped" {
+					t.Setenv("PATH", tools)
+				}
+			}
+			defer func() { r.pool.engine.Stop = nil }()
+			if err := r.pool.Delete(t.Context(), r.name("v"), DeleteOptions{}); err == nil || !strings.Contains(err.Error(), "recorded in "+r.pool.dir) {
+				t.Errorf("the delete: %v", err)
+			}
+		},
+	} {
+		path := os.Getenv("PATH")
+		begin()
+		t.Setenv("PATH", tools)
+		if done, err := r.pool.Repair(t.Context()); !errors.Is(err, ErrWorkLeft) || done.Work != 0 {
+			t.Errorf("%s: %+v, %v", what, done, err)
+		}
+		t.Setenv("PATH", path)
+		wantError(t, backing.CheckEmpty(t.Context(), device), ErrBusy, "")
+		if done := r.repair(); done.Work != 1 {
+			t.Errorf("%s: the next repair: %+v", what, done)
+		}
+		r.wantEmpty(device)
+	}
+}

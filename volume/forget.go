@@ -53,7 +53,7 @@ func (p *Pool) forget(ctx context.Context, work string) error {
 		return err // nil: it could be removed
 	}
 	if !errors.Is(err, ErrCorrupt) || errors.Is(err, ErrBusy) {
-		return fmt.Errorf("its volume group is there: %w", err)
+		return fmt.Errorf("its blocks may still be there: %w", err)
 	}
 	p.log.Warn("a work is forgotten; its logical volumes are left", "work", work, "why", err)
 	return os.RemoveAll(path)

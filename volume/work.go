@@ -114,8 +114,8 @@ func (w *work) discard(ctx context.Context) error {
 
 // removeWork removes a work, and its blocks outside of the pool. It does not remove the work
 // of a newer Daybook, because its parts are unknown. Nor does it remove one with a
-// logical volume that cannot be removed now: the work is its only record, and a repair
-// tries again.
+// logical volume that cannot be removed now, or with a device that cannot be wiped: the work is
+// their only record, and a repair tries again.
 func removeWork(ctx context.Context, path string, log *slog.Logger) error {
 	if err := clearMemory(ctx, path); err != nil {
 		return fmt.Errorf("%w; it is recorded in %s, and daybook volume repair tries again; if the memory is gone for ever: daybook volume repair --forget %s", err, path, filepath.Base(path))

@@ -183,10 +183,22 @@ func Of(directory string, record records.Volume, log *slog.Logger) Backing {
 	return image{directory: directory, record: record, log: log}
 }
 
+// ErrLeft is wrapped by errors of Delete, DeleteSnapshot and Clear after which a logical volume may
+// still exist, or a device may still hold what Daybook made on it.
+var ErrLeft = errors.New("blocks outside of the pool are left")
+
+func left(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", ErrLeft, err)
+}
+
 // Clear removes the blocks outside of the pool that belong to the record of a volume or
 // snapshot in a directory. It wipes a journal device only in the work in which the volume is
-// made, whose name is the volume's ID: a deleted volume leaves its journal. For a record of a newer Daybook the error wraps
-// ErrUnsupported, because its parts are unknown.
+// made, whose name is the volume's ID: a deleted volume leaves its journal. The error wraps
+// ErrLeft if some of the blocks remain. For a record of a newer Daybook it wraps ErrUnsupported,
+// because its parts are unknown.
 func Clear(ctx context.Context, directory string, log *slog.Logger) error {
 	if store.CheckDirectories(parent(directory), directory) != nil {
 		return nil // its content is not trusted
@@ -209,7 +221,7 @@ func Clear(ctx context.Context, directory string, log *slog.Logger) error {
 	snapshots, _, err := store.SnapshotsIn(directory)
 	var errs []error
 	if filepath.Base(directory) == record.ID {
-		errs = append(errs, wipeJournal(ctx, record))
+		errs = append(errs, left(wipeJournal(ctx, record)))
 	}
 	if !record.InPool() {
 		errs = append(errs, left(err)) // their logical volumes are unknown

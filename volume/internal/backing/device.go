@@ -36,10 +36,15 @@ func (d device) Delete(ctx context.Context) error {
 	if d.Check(ctx) != nil {
 		return nil
 	}
-	if err := AwaitUnused(ctx, d.Node()); err != nil {
+	return left(wipeUnused(ctx, d.Node()))
+}
+
+// wipeUnused wipes a device as soon as nobody uses it.
+func wipeUnused(ctx context.Context, node string) error {
+	if err := AwaitUnused(ctx, node); err != nil {
 		return err
 	}
-	return Wipe(ctx, d.Node())
+	return Wipe(ctx, node)
 }
 
 // Wipe removes all signatures from a device.
@@ -58,10 +63,7 @@ func wipeJournal(ctx context.Context, record records.Volume) error {
 	if err != nil || !made.JournalDevice || made.UUID.String() != record.JournalDeviceID() {
 		return nil
 	}
-	if err := AwaitUnused(ctx, record.JournalDevice); err != nil {
-		return err
-	}
-	return Wipe(ctx, record.JournalDevice)
+	return wipeUnused(ctx, record.JournalDevice)
 }
 
 // CheckDelete refuses a device in use. If the device is gone or has another file system,

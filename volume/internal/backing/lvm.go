@@ -42,17 +42,6 @@ func (l logical) Delete(ctx context.Context) error {
 	return left(errors.Join(l.tool.remove(ctx, temporary(l.at())), l.tool.remove(ctx, l.at())))
 }
 
-// ErrLeft is wrapped by errors of Delete and DeleteSnapshot after which a logical volume
-// may still exist.
-var ErrLeft = errors.New("a logical volume is left")
-
-func left(err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("%w: %w", ErrLeft, err)
-}
-
 // CheckGroup refuses a missing volume group or thin pool. The error wraps ErrInvalid.
 func CheckGroup(ctx context.Context, lv records.LogicalVolume) error {
 	there, err := lvm{}.hasGroup(ctx, lv.VolumeGroup)
