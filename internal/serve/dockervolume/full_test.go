@@ -109,6 +109,9 @@ func TestWhoLeftWhileThePoolWasFullIsRecordedLater(t *testing.T) {
 	awaittest.Until(t, awaittest.Patience, "it is recorded while nothing else changes", func() bool { return !recorded("one") })
 	r.fillPool()
 	r.unmount(name, "two")
+	if !recorded("two") {
+		t.Error("the pool was not full")
+	}
 	r.emptyPool()
 	r.daemon.Stop()
 	if recorded("two") {

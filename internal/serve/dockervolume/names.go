@@ -23,7 +23,31 @@ type heldName struct {
 // hold waits for the name and returns the function that releases it. If ctx ends before, the
 // error wraps that of ctx.
 func (n *names) hold(ctx context.Context, name string) (release func(), err error) {
+	h := n.join(name)
+	select {
+	case <-h.free:
+		return n.releasing(name, h), nil
+	case <-ctx.Done():
+		n.leave(name, h)
+		return nil, fmt.Errorf("another call works on volume %s: %w", name, ctx.Err())
+	}
+}
+
+// tryHold is hold that does not wait; release is nil if a call holds the name.
+func (n *names) tryHold(name string) (release func()) {
+	h := n.join(name)
+	select {
+	case <-h.free:
+		return n.releasing(name, h)
+	default:
+		n.leave(name, h)
+		return nil
+	}
+}
+
+func (n *names) join(name string) *heldName {
 	n.mu.Lock()
+	defer n.mu.Unlock()
 	if n.held == nil {
 		n.held = map[string]*heldName{}
 	}
@@ -34,22 +58,20 @@ func (n *names) hold(ctx context.Context, name string) (release func(), err erro
 		n.held[name] = h
 	}
 	h.calls++
-	n.mu.Unlock()
-	leave := func() {
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		if h.calls--; h.calls == 0 {
-			delete(n.held, name)
-		}
+	return h
+}
+
+func (n *names) leave(name string, h *heldName) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if h.calls--; h.calls == 0 {
+		delete(n.held, name)
 	}
-	select {
-	case <-h.free:
-		return func() {
-			h.free <- struct{}{}
-			leave()
-		}, nil
-	case <-ctx.Done():
-		leave()
-		return nil, fmt.Errorf("another call works on volume %s: %w", name, ctx.Err())
+}
+
+func (n *names) releasing(name string, h *heldName) func() {
+	return func() {
+		h.free <- struct{}{}
+		n.leave(name, h)
 	}
 }

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/daybook-project/daybook/internal/awaittest"
 	"github.com/daybook-project/daybook/internal/needs"
 	"github.com/daybook-project/daybook/volume"
 )
@@ -130,5 +134,83 @@ func TestTheUserOfAnUnmountThatItsEngineGaveUpLeaves(t *testing.T) {
 	}
 	if ids, known := d.users.get("a"); known {
 		t.Errorf("users %q; want that the volume is forgotten", ids)
+	}
+}
+
+func TestAVolumeThatACallWorksOnKeepsNoOtherAttached(t *testing.T) {
+	d := emptyDriver(t)
+	for _, name := range []string{"a", "b"} {
+		if err := d.users.set(name, "", nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	release, err := d.names.hold(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var tidied sync.WaitGroup
+	tidied.Go(func() { d.tidy(ctx) })
+	defer tidied.Wait()
+	defer cancel()
+	forgotten := func(name string) func() bool {
+		return func() bool {
+			_, known := d.users.get(name)
+			return !known
+		}
+	}
+	awaittest.Until(t, awaittest.Patience, "the volume that no call works on is forgotten", forgotten("b"))
+	if forgotten("a")() {
+		t.Error("a volume was detached while a call worked on it")
+	}
+	release()
+	awaittest.Until(t, awaittest.Patience, "the other is forgotten after the call", forgotten("a"))
+}
+
+func TestWhoLeftIsRecordedHoweverTheDaemonEnds(t *testing.T) {
+	for name, end := range map[string]func(cancel func(), listener net.Listener){
+		"while a call hangs":    func(cancel func(), _ net.Listener) { cancel() },
+		"because of its socket": func(_ func(), listener net.Listener) { _ = listener.Close() },
+	} {
+		d := emptyDriver(t)
+		if err := d.users.set("a", "", []string{"first", "second"}); err != nil {
+			t.Fatal(err)
+		}
+		d.users.of["a"], d.users.stale = use{ids: []string{"second"}}, true // as in a full pool
+		hanging, release := make(chan struct{}), make(chan struct{})
+		d.parse = func(string) (uint64, error) {
+			close(hanging)
+			<-release
+			return 0, errors.New("it was released")
+		}
+		listener, err := net.Listen("unix", filepath.Join(t.TempDir(), "socket"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		all.Go(func() {
+			_ = d.answer(ctx, listener, time.Millisecond)
+			cancel()
+		})
+		all.Go(func() {
+			client := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				return new(net.Dialer).DialContext(ctx, "unix", listener.Addr().String())
+			}}}
+			answer, err := client.Post("http://daemon/VolumeDriver.Create", "", strings.NewReader(`{"Name":"b","Opts":{"size":"1"}}`))
+			if err == nil {
+				_ = answer.Body.Close()
+			}
+			client.CloseIdleConnections()
+		})
+		<-hanging
+		end(cancel, listener)
+		awaittest.Until(t, awaittest.Patience, "it is recorded: "+name, func() bool {
+			text, err := os.ReadFile(d.users.path)
+			return err == nil && !strings.Contains(string(text), "first")
+		})
+		close(release)
+		all.Wait()
+		cancel()
 	}
 }

@@ -169,6 +169,13 @@ func serve(ctx context.Context, pool *volume.Pool, o Options, listener net.Liste
 	defer endTidying()
 
 	log.Info("serving volumes", "pool", pool.Dir(), "socket", listener.Addr().String(), "targets", d.targets)
+	return d.answer(ctx, listener, drainTime)
+}
+
+// answer answers calls until ctx ends, and then those that have begun. After the drain time their
+// contexts end.
+func (d *driver) answer(ctx context.Context, listener net.Listener, drainTime time.Duration) error {
+	defer d.saveUsers()
 	var calls sync.WaitGroup
 	handler := d.handler()
 	server := &http.Server{
@@ -182,7 +189,7 @@ func serve(ctx context.Context, pool *volume.Pool, o Options, listener net.Liste
 		ReadHeaderTimeout: 5 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    16 << 10,
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+		ErrorLog:          slog.NewLogLogger(d.log.Handler(), slog.LevelWarn),
 	}
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
@@ -191,7 +198,7 @@ func serve(ctx context.Context, pool *volume.Pool, o Options, listener net.Liste
 		return fmt.Errorf("cannot continue serving volumes: %w", err)
 	case <-ctx.Done():
 	}
-	log.Info("stopping; volumes in use stay attached")
+	d.log.Info("stopping; volumes in use stay attached")
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
 	defer cancel()
 	if err := server.Shutdown(drain); err != nil {
@@ -199,11 +206,15 @@ func serve(ctx context.Context, pool *volume.Pool, o Options, listener net.Liste
 		// started is rolled back.
 		_ = server.Close()
 	}
+	d.saveUsers() // a call that waits for a broken disk may never end
 	calls.Wait()
-	if err := d.users.save(); err != nil {
-		log.Warn("volumes stay attached for users that have left", "why", err)
-	}
 	return nil
+}
+
+func (d *driver) saveUsers() {
+	if err := d.users.save(); err != nil {
+		d.log.Warn("volumes stay attached for users that have left", "why", err)
+	}
 }
 
 func newDriver(pool *volume.Pool, o Options, log *slog.Logger) (*driver, error) {
