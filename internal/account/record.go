@@ -98,7 +98,7 @@ func OpenRotating(path string, rotation Rotation) (*Recorder, error) {
 	if err := rotation.Check(); err != nil {
 		return nil, fmt.Errorf("cannot record: %w", err)
 	}
-	path, err := resolved(path)
+	path, flags, err := resolved(path)
 	if err != nil {
 		return nil, fmt.Errorf("cannot record: %w", err)
 	}
@@ -108,7 +108,7 @@ func OpenRotating(path string, rotation Rotation) (*Recorder, error) {
 		}
 	}
 	// O_NONBLOCK: a named pipe must be refused, not waited for.
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NONBLOCK, 0o644)
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NONBLOCK|flags, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("cannot record: %w", err)
 	}

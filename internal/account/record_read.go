@@ -55,8 +55,10 @@ type Reader struct {
 var _ Source = (*Reader)(nil)
 
 // OpenReader opens the recording at path.
-func OpenReader(path string) (*Reader, error) {
-	file, err := os.Open(path)
+func OpenReader(path string) (*Reader, error) { return openReader(path, 0) }
+
+func openReader(path string, flags int) (*Reader, error) {
+	file, err := os.OpenFile(path, os.O_RDONLY|flags, 0)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the recording: %w", err)
 	}

@@ -2,6 +2,7 @@ package account
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/trusted"
 )
@@ -150,30 +153,45 @@ func isRecording(path string) bool {
 const maxLinks = 40
 
 // resolved is the path that a symbolic link leads to, which need not exist: the older files are
-// beside it, and a rotation must replace it and not the link. The error is that of
-// trusted.CheckLink.
-func resolved(path string) (string, error) {
-	at := path
+// beside it, and a rotation must replace it and not the link. flags are those for opening it: a
+// link that is put there meanwhile is not followed. The error is that of trusted.ReadLink.
+func resolved(path string) (at string, flags int, err error) {
+	at = path
 	for range maxLinks {
+		next, err := trusted.ReadLink(at)
 		var refused *trusted.Error
-		if err := trusted.CheckLink(at); errors.As(err, &refused) {
-			return "", fmt.Errorf("%s: %w; choose a file in a directory of your own", at, err)
+		if errors.As(err, &refused) {
+			return "", 0, fmt.Errorf("%s: %w; choose a file in a directory of your own", at, err)
 		}
-		target, err := os.Readlink(at)
-		if err != nil {
+		if err != nil || next == "" {
 			break
 		}
-		if !filepath.IsAbs(target) {
-			target = filepath.Dir(at) + "/" + target
+		if leadsToNoPath(at, next) {
+			return at, 0, nil
 		}
-		at = target
+		at = next
 	}
-	if named, err := os.Stat(path); err == nil {
-		if found, err := os.Stat(at); err != nil || !os.SameFile(named, found) {
-			return path, nil // a link of /proc to a pipe
-		}
+	return at, syscall.O_NOFOLLOW, nil
+}
+
+// leadsToNoPath says that at is a link of /proc to what is not at the path in it, such as a pipe.
+func leadsToNoPath(at, next string) bool {
+	var in unix.Statfs_t
+	if unix.Statfs(directoryOf(at), &in) != nil || in.Type != unix.PROC_SUPER_MAGIC {
+		return false // another user could change what is compared below
 	}
-	return at, nil
+	named, err := os.Stat(at)
+	if err != nil {
+		return false
+	}
+	found, err := os.Stat(next)
+	return err != nil || !os.SameFile(named, found)
+}
+
+// directoryOf is not filepath.Dir, which takes "link/.." for the directory of the link.
+func directoryOf(path string) string {
+	directory, _ := filepath.Split(path)
+	return cmp.Or(directory, ".")
 }
 
 func rotatedPath(path string, n int) string { return path + "." + strconv.Itoa(n) }
@@ -181,7 +199,7 @@ func rotatedPath(path string, n int) string { return path + "." + strconv.Itoa(n
 // rotated lists the numbers of the older files of a recording, newest first.
 // Files of such names that are not recordings are left out.
 func rotated(path string) ([]int, error) {
-	entries, err := os.ReadDir(filepath.Dir(path))
+	entries, err := os.ReadDir(directoryOf(path))
 	if err != nil {
 		return nil, err
 	}

@@ -9,8 +9,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/needs"
 )
@@ -295,6 +298,139 @@ func TestALinkOfAnotherUserInASharedDirectoryIsNotFollowed(t *testing.T) {
 		t.Fatalf("a link of root's: %v", err)
 	}
 	r.Close()
+}
+
+// exchange changes the names of two files again and again until the test ends.
+func exchange(t *testing.T, a, b string) {
+	t.Helper()
+	var stop atomic.Bool
+	done := make(chan error)
+	go func() {
+		var err error
+		for err == nil && !stop.Load() {
+			err = unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE)
+		}
+		done <- err
+	}()
+	t.Cleanup(func() {
+		stop.Store(true)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestALinkOfAnotherUserIsNotFollowedIfItIsPutThereMeanwhile(t *testing.T) {
+	needs.Root(t)
+	shared, target := t.TempDir(), filepath.Join(t.TempDir(), "target")
+	file, link := filepath.Join(shared, "r"), filepath.Join(shared, "link")
+	if err := errors.Join(
+		os.Chmod(shared, 0o777|os.ModeSticky), os.WriteFile(file, nil, 0o644), os.Symlink(target, link), os.Lchown(link, 65534, 65534),
+	); err != nil {
+		t.Fatal(err)
+	}
+	exchange(t, file, link)
+	for range 20000 {
+		if at, _, err := resolved(file); err == nil && at != file {
+			t.Fatalf("it leads to %s", at)
+		}
+	}
+}
+
+func TestALinkThatIsPutInPlaceOfTheFileIsNotFollowed(t *testing.T) {
+	dir, target := t.TempDir(), filepath.Join(t.TempDir(), "target")
+	file, link := filepath.Join(dir, "r"), filepath.Join(dir, "link")
+	first, err := OpenRecorder(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first.Close()
+	at, err := os.Stat(target)
+	if err := errors.Join(err, os.WriteFile(file, nil, 0o644), os.Symlink(target, link)); err != nil {
+		t.Fatal(err)
+	}
+	exchange(t, file, link)
+	for range 300 {
+		if r, err := OpenRecorder(file); err == nil {
+			info, err := r.file.Stat()
+			if r.path == file && (err != nil || os.SameFile(info, at)) {
+				t.Errorf("it records to another file than its path: %v", err)
+			}
+			r.Close()
+		}
+		if s, err := OpenSeries(file); err == nil {
+			if s.path == file && os.SameFile(s.readers[0].opened, at) {
+				t.Error("it reads another file than its path")
+			}
+			s.Close()
+		}
+		if t.Failed() {
+			break
+		}
+	}
+}
+
+func TestTheDirectoryAboveALinkIsThatOfTheKernel(t *testing.T) {
+	needs.Root(t)
+	dir, shared := t.TempDir(), t.TempDir()
+	deep, target := filepath.Join(shared, "deep"), filepath.Join(dir, "target")
+	path := filepath.Join(dir, "l") + "/../r" // in shared
+	if err := errors.Join(os.Mkdir(deep, 0o755), os.Symlink(deep, filepath.Join(dir, "l")), os.Symlink(target, filepath.Join(shared, "r"))); err != nil {
+		t.Fatal(err)
+	}
+	for run := range 2 {
+		r := rotating(t, path, 3)
+		recordSeconds(t, r, 6*run, 6*run+6)
+		r.Close()
+	}
+	if got := series(t, path); len(got) < 5 || got[len(got)-1] != 11 {
+		t.Errorf("the series is %v", got)
+	}
+	if err := errors.Join(os.Chmod(shared, 0o777|os.ModeSticky), os.Lchown(filepath.Join(shared, "r"), 65534, 65534)); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := OpenRecorder(path); err == nil || !strings.Contains(err.Error(), "user 65534") {
+		t.Errorf("a link of another user: %v, %v", r, err)
+	}
+	file := filepath.Join(dir, "l") + "/../file"
+	for run := range 2 {
+		r := rotating(t, file, 3)
+		recordSeconds(t, r, 6*run, 6*run+6)
+		r.Close()
+	}
+	if got := series(t, file); len(got) < 5 || got[len(got)-1] != 11 {
+		t.Errorf("the series without a link is %v", got)
+	}
+}
+
+func TestARecordingIsReadFromAPipe(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "r")
+	r, err := OpenRecorder(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	recordSeconds(t, r, 0, 3)
+	r.Close()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer read.Close()
+	if _, err := write.Write(text); err != nil {
+		t.Fatal(err)
+	}
+	write.Close()
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(fmt.Sprintf("/proc/self/fd/%d", read.Fd()), link); err != nil {
+		t.Fatal(err)
+	}
+	if got := series(t, link); !slices.Equal(got, []int{0, 1, 2}) {
+		t.Errorf("the series is %v", got)
+	}
 }
 
 // The power can fail when the name of the new file is on the disk, and its content is not.

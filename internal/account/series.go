@@ -29,12 +29,12 @@ const openTries = 100
 // OpenSeries opens the recording at path with the older files that a
 // [Rotation] left beside it, oldest first. It may be written meanwhile.
 func OpenSeries(path string) (*Series, error) {
-	path, err := resolved(path)
+	path, flags, err := resolved(path)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the recording: %w", err)
 	}
 	for try := 1; ; try++ {
-		s, err := openSeries(path)
+		s, err := openSeries(path, flags)
 		switch {
 		case try == openTries || err != nil && !errors.Is(err, fs.ErrNotExist):
 			return s, err
@@ -59,14 +59,14 @@ func exists(path string) bool {
 	return err == nil
 }
 
-func openSeries(path string) (*Series, error) {
+func openSeries(path string, flags int) (*Series, error) {
 	paths, err := RecordingFiles(path)
 	if err != nil {
 		return nil, err
 	}
 	s := &Series{path: path, paths: paths}
 	for n, name := range paths {
-		reader, err := OpenReader(name)
+		reader, err := openReader(name, flags)
 		if err != nil && n > 0 && n == len(paths)-1 && unbegun(name) {
 			s.unbegun = true
 			break

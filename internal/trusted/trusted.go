@@ -13,6 +13,7 @@
 package trusted
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -127,22 +128,50 @@ func (r Rule) check(st *unix.Stat_t, user int) error {
 	return nil
 }
 
-// CheckLink refuses a symbolic link by the kernel's rule, also where fs.protected_symlinks is 0: in a
-// directory such as /tmp another user can make a link at any name that is expected there. It is for
-// who reads a link before the kernel does. Links of root are followed. The error is an *Error if
-// the link is refused. What is no link is not refused.
-func CheckLink(path string) error {
-	var link, directory unix.Stat_t
-	if err := unix.Lstat(path, &link); err != nil {
-		return &fs.PathError{Op: "lstat", Path: path, Err: err}
+// ReadLink gives the path that a symbolic link leads to, "" if path is no link. It refuses a link by
+// the kernel's rule, also where fs.protected_symlinks is 0: in a directory such as /tmp another user
+// can make a link at any name that is expected there. It is for who reads a link before the kernel
+// does. Links of root are followed. The error is an *Error if the link is refused. The link that is
+// checked is the one that is read, whatever has its name by then.
+func ReadLink(path string) (string, error) {
+	// Not filepath.Dir, which takes "link/.." for the directory of the link.
+	inDirectory, name := filepath.Split(path)
+	if name == "" {
+		return "", nil
 	}
-	if link.Mode&unix.S_IFMT != unix.S_IFLNK {
-		return nil
+	fail := func(operation string, err error) (string, error) {
+		return "", &fs.PathError{Op: operation, Path: path, Err: err}
 	}
-	if err := unix.Stat(filepath.Dir(path), &directory); err != nil {
-		return &fs.PathError{Op: "stat", Path: filepath.Dir(path), Err: err}
+	directory, err := unix.Open(cmp.Or(inDirectory, "."), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fail("open", err)
 	}
-	return checkLink(&link, &directory, os.Geteuid())
+	defer func() { _ = unix.Close(directory) }()
+	link, err := unix.Openat(directory, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fail("open", err)
+	}
+	defer func() { _ = unix.Close(link) }()
+	var at, in unix.Stat_t
+	if err := errors.Join(unix.Fstat(link, &at), unix.Fstat(directory, &in)); err != nil {
+		return fail("fstat", err)
+	}
+	if at.Mode&unix.S_IFMT != unix.S_IFLNK {
+		return "", nil
+	}
+	if err := checkLink(&at, &in, os.Geteuid()); err != nil {
+		return "", err
+	}
+	text := make([]byte, unix.PathMax)
+	n, err := unix.Readlinkat(link, "", text)
+	if err != nil {
+		return fail("readlink", err)
+	}
+	target := string(text[:n])
+	if !filepath.IsAbs(target) {
+		target = inDirectory + target
+	}
+	return target, nil
 }
 
 func checkLink(link, directory *unix.Stat_t, user int) error {
