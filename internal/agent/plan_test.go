@@ -3,6 +3,7 @@ package agent
 import (
 	"errors"
 	"fmt"
+	goruntime "runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -271,5 +272,29 @@ func TestManyAliasesDoNotFillTheMemory(t *testing.T) {
 	}
 	if _, err := ReadConfig(strings.NewReader(text+"control: {devices: [sda], tunables: *a30}\n"), "x"); err == nil {
 		t.Error("it was accepted")
+	}
+}
+
+// The innermost comes first, so that each of the others contains what has its name already.
+func TestAliasesOfNestedAnchorsDoNotFillTheMemory(t *testing.T) {
+	const depth = 1000
+	var text strings.Builder
+	text.WriteString("namespaces: ")
+	for n := range depth {
+		fmt.Fprintf(&text, "[&n%d ", n)
+	}
+	text.WriteString("x" + strings.Repeat("]", depth) + "\ncontrol: {devices: [sda], tunables: [")
+	for n := depth - 1; n >= 0; n-- {
+		fmt.Fprintf(&text, "*n%d, ", n)
+	}
+	text.WriteString("]}\n")
+	var before, after goruntime.MemStats
+	goruntime.ReadMemStats(&before)
+	if _, err := ReadConfig(strings.NewReader(text.String()), "x"); err == nil {
+		t.Error("it was accepted")
+	}
+	goruntime.ReadMemStats(&after)
+	if bytes := after.TotalAlloc - before.TotalAlloc; bytes > 200<<20 {
+		t.Errorf("%d bytes were allocated for %d", bytes, text.Len())
 	}
 }

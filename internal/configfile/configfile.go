@@ -121,13 +121,14 @@ func (r *Reader) DecodeNode(node yaml.Node, section any, known string) bool {
 type copies map[*yaml.Node]string
 
 // of copies a node. In place of the first alias of an anchor elsewhere in the document is what it
-// stands for. Later ones stay aliases: with many copies, a small document could fill the memory.
+// stands for. Wherever a node with an anchor comes again, as an alias or inside of what another one
+// stands for, is an alias: with many copies, a small document could fill the memory.
 func (c copies) of(node *yaml.Node) *yaml.Node {
 	if node.Kind == yaml.AliasNode && node.Alias != nil {
-		if name, copied := c[node.Alias]; copied {
-			return &yaml.Node{Kind: yaml.AliasNode, Value: name}
-		}
 		node = node.Alias
+	}
+	if name, copied := c[node]; copied {
+		return &yaml.Node{Kind: yaml.AliasNode, Value: name}
 	}
 	own := *node
 	if node.Anchor != "" {
