@@ -175,13 +175,19 @@ func (s *session) close() error { return errors.Join(s.work.close(), s.probe.Clo
 // run makes the calls in a fresh directory and measures them.
 func (s *session) run(ctx context.Context, operation string, calls int) (m measurement, err error) {
 	job := workload.Job{Operation: operation, In: filepath.Join(s.work.path(), "run"), Count: calls}
-	defer func() { err = errors.Join(err, os.RemoveAll(job.In)) }()
+	named := func(err error) error {
+		if err != nil {
+			err = fmt.Errorf("cannot measure %s in %s: %w", operation, s.work.parent.Name(), withoutPath(err))
+		}
+		return err
+	}
+	defer func() { err = errors.Join(err, named(os.RemoveAll(job.In))) }()
 	if err := workload.Prepare(ctx, job); err != nil {
-		return m, err
+		return m, named(err)
 	}
 	return s.measure(func() error {
 		_, err := workload.Do(ctx, job)
-		return err
+		return named(err)
 	})
 }
 

@@ -34,7 +34,7 @@ func openWorkDir(dir string) (*workDir, error) {
 	}
 	w, err := makeWorkDir(parent)
 	if err != nil {
-		return nil, unsuitable(dir, "%w", errors.Join(err, parent.Close()))
+		return nil, errors.Join(err, parent.Close())
 	}
 	return w, nil
 }
@@ -59,7 +59,7 @@ func makeWorkDir(parent *os.File) (*workDir, error) {
 	}
 	path, err := os.MkdirTemp(descriptorPath(parent), workDirPrefix)
 	if err != nil {
-		return nil, withoutPath(err)
+		return nil, unsuitable(parent.Name(), "%w", withoutPath(err))
 	}
 	w, err := lockWorkDir(parent, filepath.Base(path))
 	if err != nil {
@@ -76,8 +76,12 @@ func descriptorPath(file *os.File) string { return fmt.Sprintf("/proc/self/fd/%d
 // withoutPath is the cause of an error of package os, whose path would be that of a descriptor.
 func withoutPath(err error) error {
 	var at *fs.PathError
-	if errors.As(err, &at) {
+	var both *os.LinkError
+	switch {
+	case errors.As(err, &at):
 		return at.Err
+	case errors.As(err, &both):
+		return both.Err
 	}
 	return err
 }
@@ -88,13 +92,17 @@ func (w *workDir) close() error {
 }
 
 // remove removes the directory, and releases its lock. At the name, it removes
-// nothing but an empty directory.
+// nothing but an empty directory. That somebody has removed it already is no error.
 func (w *workDir) remove() error {
 	entries, err := os.ReadDir(w.path())
+	err = withoutPath(err)
 	for _, entry := range entries {
 		err = errors.Join(err, withoutPath(os.RemoveAll(filepath.Join(w.path(), entry.Name()))))
 	}
 	err = errors.Join(err, unix.Unlinkat(int(w.parent.Fd()), w.name, unix.AT_REMOVEDIR))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
 	if err != nil {
 		err = fmt.Errorf("cannot remove the files of the calibration in %s: %w", filepath.Join(w.parent.Name(), w.name), err)
 	}
@@ -105,16 +113,19 @@ func (w *workDir) remove() error {
 var errLocked = errors.New("another calibration works in it")
 
 func lockWorkDir(parent *os.File, name string) (*workDir, error) {
+	fail := func(err error) (*workDir, error) {
+		return nil, fmt.Errorf("cannot lock %s: %w", filepath.Join(parent.Name(), name), err)
+	}
 	file, err := trusted.PrivateDirectory.Open(filepath.Join(descriptorPath(parent), name))
 	if err != nil {
-		return nil, withoutPath(err)
+		return fail(withoutPath(err))
 	}
 	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		_ = file.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
 			err = errLocked
 		}
-		return nil, fmt.Errorf("cannot lock %s: %w", name, err)
+		return fail(err)
 	}
 	return &workDir{parent, name, file}, nil
 }
@@ -126,7 +137,7 @@ func lockWorkDir(parent *os.File, name string) (*workDir, error) {
 func removeLeftovers(parent *os.File) error {
 	entries, err := os.ReadDir(descriptorPath(parent))
 	if err != nil {
-		return withoutPath(err)
+		return unsuitable(parent.Name(), "%w", withoutPath(err))
 	}
 	for _, entry := range entries {
 		if !strings.HasPrefix(entry.Name(), workDirPrefix) {
@@ -138,7 +149,7 @@ func removeLeftovers(parent *os.File) error {
 			continue // another user's, or removed since the listing
 		}
 		if errors.Is(err, errLocked) {
-			return fmt.Errorf("another calibration runs there (%s); they would disturb each other", entry.Name())
+			return unsuitable(parent.Name(), "another calibration runs there (%s); they would disturb each other", entry.Name())
 		}
 		if err != nil {
 			return err

@@ -10,13 +10,25 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/daybook-project/daybook/internal/fio"
 	"github.com/daybook-project/daybook/internal/needs"
 	"github.com/daybook-project/daybook/internal/workload"
 )
 
-func TestLeftoversOfAKilledCalibrationAreRemoved(t *testing.T) {
+// directory makes one that only this user may write, whatever the umask is.
+func directory(t *testing.T) string {
+	t.Helper()
 	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func TestLeftoversOfAKilledCalibrationAreRemoved(t *testing.T) {
+	dir := directory(t)
 	left := filepath.Join(dir, workDirPrefix+"123")
 	if err := os.MkdirAll(filepath.Join(left, "run"), 0o700); err != nil {
 		t.Fatal(err)
@@ -40,7 +52,7 @@ func TestLeftoversOfAKilledCalibrationAreRemoved(t *testing.T) {
 }
 
 func TestOnlyOneCalibrationWorksInADirectory(t *testing.T) {
-	dir := t.TempDir()
+	dir := directory(t)
 	work, err := openWorkDir(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +67,7 @@ func TestOnlyOneCalibrationWorksInADirectory(t *testing.T) {
 }
 
 func TestWhatOnlyHasTheNameOfALeftoverIsNotTouched(t *testing.T) {
-	dir, elsewhere := t.TempDir(), t.TempDir()
+	dir, elsewhere := directory(t), t.TempDir()
 	precious := filepath.Join(elsewhere, "precious")
 	if err := os.WriteFile(precious, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -84,7 +96,7 @@ func TestWhatOnlyHasTheNameOfALeftoverIsNotTouched(t *testing.T) {
 
 func TestAnotherUsersDirectoryIsNoLeftover(t *testing.T) {
 	needs.Root(t)
-	dir := t.TempDir()
+	dir := directory(t)
 	theirs := filepath.Join(dir, workDirPrefix+"theirs")
 	if err := errors.Join(os.Mkdir(theirs, 0o700), os.Chown(theirs, 65534, 65534)); err != nil {
 		t.Fatal(err)
@@ -149,7 +161,7 @@ func TestALinkInPlaceOfTheWorkDirectoryIsNotFollowed(t *testing.T) {
 	if err := errors.Join(os.Mkdir(filepath.Dir(precious), 0o755), os.WriteFile(precious, nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	work, err := openWorkDir(t.TempDir())
+	work, err := openWorkDir(directory(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,13 +179,59 @@ func TestALinkInPlaceOfTheWorkDirectoryIsNotFollowed(t *testing.T) {
 	}
 }
 
+func TestThatTheWorkDirectoryIsGoneAlreadyIsNoError(t *testing.T) {
+	work, err := openWorkDir(directory(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(filepath.Join(work.parent.Name(), work.name)); err != nil {
+		t.Fatal(err)
+	}
+	if err := work.close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestALeftoverThatCannotBeRemovedDoesNotMakeTheDirectoryUnsuitable(t *testing.T) {
+	needs.Root(t)
+	dir := directory(t)
+	run := filepath.Join(dir, workDirPrefix+"123", "run")
+	if err := errors.Join(os.MkdirAll(run, 0o700), os.Chmod(filepath.Dir(run), 0o700), unix.Mount("none", run, "tmpfs", 0, "")); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := unix.Unmount(run, 0); err != nil {
+			t.Error(err)
+		}
+	}()
+	if _, err := openWorkDir(dir); !errors.Is(err, unix.EBUSY) || errors.Is(err, ErrUnsuitable) || !strings.Contains(err.Error(), dir) || strings.Contains(err.Error(), "/proc/") {
+		t.Errorf("got %v, want that the files in %s are in use", err, dir)
+	}
+}
+
+func TestErrorsOfCallsNameTheDirectory(t *testing.T) {
+	dir := directory(t)
+	work, err := openWorkDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = work.close() }()
+	if err := os.WriteFile(filepath.Join(work.path(), "run"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err = (&session{work: work}).run(t.Context(), workload.Unlink, 10)
+	if !errors.Is(err, unix.ENOTDIR) || !strings.Contains(err.Error(), dir) || strings.Contains(err.Error(), "/proc/") {
+		t.Errorf("got %v, want the directory %s", err, dir)
+	}
+}
+
 func TestTheTestsOfADiskWriteOnlyTheFileThatWasMadeForThem(t *testing.T) {
 	needs.Tool(t, "fio")
 	precious := filepath.Join(t.TempDir(), "precious")
 	if err := os.WriteFile(precious, make([]byte, 1<<20), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
+	dir := directory(t)
 	file, closeFile, err := place{dir: dir, bytes: MinDiskFileBytes}.open(t.Context())
 	if err != nil {
 		t.Fatal(err)
