@@ -27,10 +27,10 @@ It prints the table with published values and saves it for the syscalls estimato
 
 It works in a private directory in DIR and removes it at the end, also after Ctrl-C.
 The next calibration removes the files of a killed one. DIR must belong to root, and no
-other user may write to it, unless it has the sticky bit, as /tmp has: who can rename the
-private directory could put another one in its place. It takes some seconds to a minute.
-The file system should be idle: a run in which another cgroup wrote to the
-same journal is repeated, and reported if every repetition is disturbed.
+other user may write to it, unless it has the sticky bit, as /tmp has. Another user who
+can rename the private directory could replace it. A calibration takes some seconds to a
+minute. The file system should be idle: a run in which another cgroup wrote to the same
+journal is repeated, and reported if every repetition is disturbed.
 
 With --io-cost DEV it measures the disk for io.cost, the controller of cgroup v2 that
 divides a modelled disk by weights: sequential bytes per second, and requests of 4 KiB per

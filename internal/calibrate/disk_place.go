@@ -110,8 +110,8 @@ func roomiest(disk blockdev.Disk) (string, error) {
 		}
 	}
 	if best == "" {
-		return "", unsuitable(disk.Node(), "this process sees no writable ext4 or XFS file system on it whose root directory only you may write; name a directory on one (daybook calibrate --io-cost %s DIR), "+
-			"or, if nothing on the disk is needed, overwrite it: --raw-writes", safetext.Word(disk.Name))
+		return "", unsuitable(disk.Node(), "this process sees no writable ext4 or XFS file system on it whose root directory only you may write; "+
+			"name a directory on one: daybook calibrate --io-cost %s DIR; if nothing on the disk is needed, overwrite it: --raw-writes", safetext.Word(disk.Name))
 	}
 	return best, nil
 }
