@@ -95,18 +95,22 @@ func (w *workDir) close() error {
 // nothing but an empty directory. That somebody has removed it already is no error.
 func (w *workDir) remove() error {
 	entries, err := os.ReadDir(w.path())
-	err = withoutPath(err)
+	err = unlessGone(withoutPath(err))
 	for _, entry := range entries {
 		err = errors.Join(err, withoutPath(os.RemoveAll(filepath.Join(w.path(), entry.Name()))))
 	}
-	err = errors.Join(err, unix.Unlinkat(int(w.parent.Fd()), w.name, unix.AT_REMOVEDIR))
-	if errors.Is(err, fs.ErrNotExist) {
-		err = nil
-	}
+	err = errors.Join(err, unlessGone(unix.Unlinkat(int(w.parent.Fd()), w.name, unix.AT_REMOVEDIR)))
 	if err != nil {
 		err = fmt.Errorf("cannot remove the files of the calibration in %s: %w", filepath.Join(w.parent.Name(), w.name), err)
 	}
 	return errors.Join(err, w.file.Close())
+}
+
+func unlessGone(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // errLocked means that the owner of a directory is still running.
