@@ -18,6 +18,7 @@ import (
 	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/internal/needs"
 	"github.com/daybook-project/daybook/volume/internal/backing"
+	"github.com/daybook-project/daybook/volume/internal/store"
 )
 
 // wantEmpty fails the test if wipefs finds anything on a device.
@@ -547,5 +548,19 @@ func TestADeviceThatCannotBeWipedStaysRecordedUntilARepairWipesIt(t *testing.T) 
 			t.Errorf("%s: the next repair: %+v", what, done)
 		}
 		r.wantEmpty(device)
+	}
+	kill(order{Device: device, Mode: 0o700, KillAt: 2})
+	t.Setenv("PATH", tools)
+	works, err := os.ReadDir(filepath.Join(r.pool.dir, store.WorkDir))
+	if err != nil || len(works) != 1 {
+		t.Fatal(works, err)
+	}
+	_, err = r.pool.Repair(t.Context())
+	wantError(t, err, ErrWorkLeft, "--forget "+works[0].Name())
+	if err := r.pool.Forget(t.Context(), works[0].Name()); err != nil {
+		t.Error(err)
+	}
+	if done := r.repair(); done.Work != 0 {
+		t.Errorf("after it was forgotten: %+v", done)
 	}
 }

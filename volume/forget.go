@@ -15,10 +15,11 @@ import (
 )
 
 // Forget removes the record of an unfinished creation or deletion of which [Pool.Repair]
-// says that it cannot be removed, because its volume group is gone for ever or a record
-// of its snapshots is damaged. work is its name in the error of Repair. Logical volumes
-// that it has are left, and so is a slice of memory. The error wraps ErrNotFound if the pool has no such work, and
-// ErrBusy if somebody works on it.
+// says that it cannot be removed, because its volume group is gone for ever, a record of
+// its snapshots is damaged, or its device cannot be wiped. work is its name in the error of
+// Repair. Logical volumes that it has are left, and so are a slice of memory and what is on a
+// device. The error wraps ErrNotFound if the pool has no such work, and ErrBusy if somebody
+// works on it.
 func (p *Pool) Forget(ctx context.Context, work string) error {
 	if err := p.forget(ctx, work); err != nil {
 		return cause.Failed("cannot forget work %s: %w", work, err)
@@ -52,8 +53,12 @@ func (p *Pool) forget(ctx context.Context, work string) error {
 	if !errors.Is(err, backing.ErrLeft) {
 		return err // nil: it could be removed
 	}
+	if errors.Is(err, backing.ErrNotWiped) {
+		p.log.Warn("a work is forgotten; its device is left as it is", "work", work, "why", err)
+		return os.RemoveAll(path)
+	}
 	if !errors.Is(err, ErrCorrupt) || errors.Is(err, ErrBusy) {
-		return fmt.Errorf("its blocks may still be there: %w", err)
+		return fmt.Errorf("its volume group is there: %w", err)
 	}
 	p.log.Warn("a work is forgotten; its logical volumes are left", "work", work, "why", err)
 	return os.RemoveAll(path)

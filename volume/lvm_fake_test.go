@@ -90,7 +90,7 @@ func TestAWorkIsForgottenOnlyIfItsVolumeGroupIsGone(t *testing.T) {
 	_, err := r.pool.Repair(t.Context())
 	wantError(t, err, ErrWorkLeft, "daybook volume repair --forget "+work)
 	answer(t, answers, "vgs", groupThere)
-	wantError(t, r.pool.Forget(t.Context(), work), ErrSystem, "its blocks may still be there")
+	wantError(t, r.pool.Forget(t.Context(), work), ErrSystem, "its volume group is there")
 	if !exists(path) {
 		t.Fatal("a work whose volume group is there was forgotten")
 	}

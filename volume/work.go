@@ -124,6 +124,8 @@ func removeWork(ctx context.Context, path string, log *slog.Logger) error {
 	switch {
 	case errors.Is(err, backing.ErrLeft) && errors.Is(err, backing.ErrGroupGone):
 		return fmt.Errorf("%w; it is recorded in %s, and daybook volume repair tries again; if the volume group is gone for ever: daybook volume repair --forget %s", err, path, filepath.Base(path))
+	case errors.Is(err, backing.ErrNotWiped):
+		return fmt.Errorf("%w; it is recorded in %s, and daybook volume repair tries again; to leave the device as it is: daybook volume repair --forget %s", err, path, filepath.Base(path))
 	case errors.Is(err, backing.ErrLeft):
 		return fmt.Errorf("%w; it is recorded in %s, and daybook volume repair tries again", err, path)
 	}

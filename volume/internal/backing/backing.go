@@ -221,7 +221,7 @@ func Clear(ctx context.Context, directory string, log *slog.Logger) error {
 	snapshots, _, err := store.SnapshotsIn(directory)
 	var errs []error
 	if filepath.Base(directory) == record.ID {
-		errs = append(errs, left(wipeJournal(ctx, record)))
+		errs = append(errs, wipeJournal(ctx, record))
 	}
 	if !record.InPool() {
 		errs = append(errs, left(err)) // their logical volumes are unknown

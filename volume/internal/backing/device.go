@@ -36,15 +36,23 @@ func (d device) Delete(ctx context.Context) error {
 	if d.Check(ctx) != nil {
 		return nil
 	}
-	return left(wipeUnused(ctx, d.Node()))
+	return wipeUnused(ctx, d.Node())
 }
 
-// wipeUnused wipes a device as soon as nobody uses it.
+// ErrNotWiped is wrapped by an error after which a device of the user holds what Daybook made on
+// it. It wraps ErrLeft.
+var ErrNotWiped = fmt.Errorf("%w", ErrLeft)
+
+// wipeUnused wipes a device as soon as nobody uses it. The error wraps ErrNotWiped.
 func wipeUnused(ctx context.Context, node string) error {
-	if err := AwaitUnused(ctx, node); err != nil {
-		return err
+	err := AwaitUnused(ctx, node)
+	if err == nil {
+		err = Wipe(ctx, node)
 	}
-	return Wipe(ctx, node)
+	if err != nil {
+		err = fmt.Errorf("%w: %w", ErrNotWiped, err)
+	}
+	return err
 }
 
 // Wipe removes all signatures from a device.
