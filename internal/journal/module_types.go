@@ -1,10 +1,14 @@
 package journal
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
+
+	"github.com/cilium/ebpf/btf"
 )
 
 // sysDirectory is a variable for tests.
@@ -47,4 +51,22 @@ func LoadedModules() []string {
 		_, err := os.Stat(filepath.Join(sysDirectory, "module", name))
 		return err != nil
 	})
+}
+
+// CheckLoaded returns an error that wraps ErrNotLoaded where the kernel has no tracepoints of jbd2,
+// because that module is not loaded, and has no module with a journal in memory. It loads nothing.
+// Other reasons why probes cannot be opened are errors of those.
+func CheckLoaded() error {
+	if slices.Contains(LoadedModules(), "jbd2") || HasNVJournal() {
+		return nil
+	}
+	defer debug.FreeOSMemory() // of the kernel's type information
+	arguments, err := tracepointArguments(btf.NewCache(), required[0])
+	if err != nil || arguments != nil { // jbd2 is built in
+		return nil
+	}
+	if err := noTracepoint(required[0]); errors.Is(err, ErrNotLoaded) {
+		return err
+	}
+	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -44,5 +45,19 @@ func TestAModuleWithoutTypesIsTheReason(t *testing.T) {
 		if comes := len(test.files) == 0; errors.Is(err, ErrNotLoaded) != comes {
 			t.Errorf("%s: %v; may it come? %v", test.what, err, comes)
 		}
+	}
+}
+
+func TestNoModuleIsAwaitedWhereTheKernelHasTheTracepoints(t *testing.T) {
+	served, err := Tracepoints()
+	if err != nil {
+		t.Skip(err)
+	}
+	real := sysDirectory
+	t.Cleanup(func() { sysDirectory = real })
+	sysDirectory = t.TempDir() // as if jbd2 were built in without a parameter
+	has := slices.ContainsFunc(served, func(p Tracepoint) bool { return p.Name == required[0] && p.Present })
+	if err := CheckLoaded(); (err == nil) != (has || HasNVJournal()) || err != nil && !errors.Is(err, ErrNotLoaded) {
+		t.Errorf("%v; has the kernel the tracepoint? %v", err, has)
 	}
 }

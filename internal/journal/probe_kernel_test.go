@@ -122,8 +122,14 @@ func TestGuestProgramsLoadWhereExt4IsAModule(t *testing.T) {
 		if _, err := Open(); !errors.Is(err, ErrNotLoaded) || !strings.Contains(err.Error(), "is jbd2 loaded") {
 			t.Errorf("without jbd2: %v", err)
 		}
+		if err := CheckLoaded(); !errors.Is(err, ErrNotLoaded) {
+			t.Errorf("without jbd2: %v", err)
+		}
 		if out, err := exec.Command("modprobe", "ext4").CombinedOutput(); err != nil {
 			t.Fatalf("modprobe ext4: %v: %s", err, out)
+		}
+		if err := CheckLoaded(); err != nil {
+			t.Error(err)
 		}
 		loadEach(t, compilation{"typed": loadAttribution})
 	})
