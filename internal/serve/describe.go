@@ -104,6 +104,8 @@ var (
 		"1 while the disk's scheduler does not follow the weights that daybook control sets, or they do not hold the shares, else 0; absent where nobody controls the disk.", deviceLabels)
 	limitsHoldDesc = desc("daybook_control_limits",
 		"1 while daybook control holds the shares by limits, 0 while by weights; absent where nobody controls the disk.", deviceLabels)
+	missingDisksDesc = desc("daybook_control_missing_disks",
+		"Disks of the configuration of control that the host lacks; absent without such a configuration.", nil)
 	skippedDesc    = desc("daybook_skipped_cgroups", "Cgroups that have no line of their own in the last sample, because they could not be listed; see docs/accounting.md.", nil)
 	samplesDesc    = desc("daybook_samples_total", "Samples taken.", nil)
 	lastDesc       = desc("daybook_last_sample_timestamp_seconds", "When the last sample was taken, in Unix time; until the first one, when the program started to wait for it.", nil)
@@ -134,7 +136,7 @@ func (m *Metrics) Describe(descs chan<- *prometheus.Desc) {
 	for _, c := range sampleCounters {
 		descs <- c.desc
 	}
-	for _, d := range []*prometheus.Desc{commitDesc, unaccountedDesc, samplesDesc, lastDesc, lengthDesc, seriesDesc, mergedDesc, unrecordedDesc, skippedDesc, weightsIgnoredDesc, limitsHoldDesc, waitDesc, blamedDesc, waitsLostDesc, waitEventsMissedDesc} {
+	for _, d := range []*prometheus.Desc{commitDesc, unaccountedDesc, samplesDesc, lastDesc, lengthDesc, seriesDesc, mergedDesc, unrecordedDesc, skippedDesc, weightsIgnoredDesc, limitsHoldDesc, missingDisksDesc, waitDesc, blamedDesc, waitsLostDesc, waitEventsMissedDesc} {
 		descs <- d
 	}
 }

@@ -74,6 +74,8 @@ type Metrics struct {
 	expected float64
 	// none: no sample comes.
 	none bool
+	// missing is how many disks to control the host lacks; nil: disks are not awaited.
+	missing *int
 	// observed is when the last sample came, or since when the first one is awaited, by the
 	// monotonic clock.
 	observed time.Time
@@ -113,6 +115,13 @@ func (m *Metrics) expectsNone() bool {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
 	return m.none
+}
+
+// SetMissingDisks says how many disks of the configuration of control the host lacks.
+func (m *Metrics) SetMissingDisks(disks int) {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	m.missing = &disks
 }
 
 // RecordingFailed counts a sample that could not be recorded.
@@ -276,6 +285,9 @@ func (m *Metrics) Collect(out chan<- prometheus.Metric) {
 	counter(unrecordedDesc, float64(m.unrecorded))
 	gauge(seriesDesc, float64(len(m.containers)))
 	gauge(skippedDesc, float64(m.skipped))
+	if m.missing != nil {
+		gauge(missingDisksDesc, float64(*m.missing))
+	}
 	switch {
 	case m.samples > 0:
 		gauge(lastDesc, float64(m.lastTime.UnixNano())/1e9)

@@ -151,6 +151,21 @@ func TestSamplesAddUpAndGaugesShowTheLast(t *testing.T) {
 	}
 }
 
+// The others are controlled, so their series and the health check show nothing of it.
+func TestMissingDisksAreCountedWhereControlHasAConfiguration(t *testing.T) {
+	const series = "daybook_control_missing_disks{}"
+	m := NewMetrics(10)
+	if n, ok := values(t, m)[series]; ok {
+		t.Errorf("%g without a configuration", n)
+	}
+	for _, want := range []int{2, 0} {
+		m.SetMissingDisks(want)
+		if n, ok := values(t, m)[series]; !ok || n != float64(want) {
+			t.Errorf("%g (there: %v), want %d", n, ok, want)
+		}
+	}
+}
+
 // An alert on old samples has nothing to compare if the metric is absent.
 func TestUntilTheFirstSampleItsTimeIsThatOfTheStart(t *testing.T) {
 	began := float64(time.Now().UnixNano()) / 1e9

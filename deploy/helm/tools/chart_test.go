@@ -264,7 +264,7 @@ func TestMetricsAreServedOnAllAddressesOfThePod(t *testing.T) {
 // checkRules lets Prometheus itself read the alerts.
 func checkRules(t *testing.T, text string, rule *monitoring.PrometheusRule) {
 	t.Helper()
-	if len(rule.Spec.Groups) != 1 || len(rule.Spec.Groups[0].Rules) != 7 {
+	if len(rule.Spec.Groups) != 1 || len(rule.Spec.Groups[0].Rules) != 8 {
 		t.Errorf("alerts: %+v", rule.Spec.Groups)
 	}
 	promtool, err := exec.LookPath("promtool")
