@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -128,7 +127,7 @@ func runAgent(ctx context.Context, path string, log *slog.Logger) (err error) {
 	ended := make(chan error, 2)
 	parts := []func(context.Context) error{a.Run}
 	if config.Account {
-		parts = append(parts, (&nodeObserver{config: config, agent: a, observers: o, log: log, firstPause: absentPause, openSource: openSource}).run)
+		parts = append(parts, newNodeObserver(config, a, o, log).run)
 	}
 	for _, part := range parts {
 		go func() {
@@ -144,21 +143,28 @@ func runAgent(ctx context.Context, path string, log *slog.Logger) (err error) {
 	return err
 }
 
-// errLookAgain ends nodeObserver.observe when the node may have other disks to control than before.
-var errLookAgain = errors.New("the disks to control are others")
-
 // nodeObserver takes samples on a node, and corrects weights, as far as the node allows it.
 type nodeObserver struct {
 	config    agent.Config
 	agent     *agent.Agent
 	observers *observers
 	log       *slog.Logger
-	// lacked and why are what the log says of missing disks and of why nothing is attributed.
-	lacked []string
-	why    string
-	// pause is until the next attempt to attribute; firstPause is after the first one.
+	disks     *diskWatch
+	// failed says whether the last attempt to attribute failed; why is the class of its error, and
+	// said when the log got one.
+	failed bool
+	why    error
+	said   time.Time
+	// pause is until the next attempt; firstPause is after the first one.
 	pause, firstPause time.Duration
 	openSource        func(context.Context, sourceOptions) (account.Source, error)
+}
+
+func newNodeObserver(config agent.Config, a *agent.Agent, o *observers, log *slog.Logger) *nodeObserver {
+	return &nodeObserver{
+		config: config, agent: a, observers: o, log: log, firstPause: absentPause, openSource: openSource,
+		disks: &diskWatch{observers: o, log: log, pause: absentPause},
+	}
 }
 
 // maxAttributePause is the longest time between two attempts to load BPF programs. One takes the
@@ -184,36 +190,28 @@ func (n *nodeObserver) observe(ctx context.Context) error {
 	var controlled control.Config
 	if n.config.Control != nil {
 		controlled = *n.config.Control
-		devices := controlled.Devices
-		var absent []string
-		controlled.Devices, absent = present(devices)
-		if len(absent) > 0 && !slices.Equal(absent, n.lacked) {
-			n.log.Warn("this node lacks disks to control; the others are controlled, and journals are placed", "lacks", absent, "controlled", controlled.Devices)
-		}
-		if len(absent) == 0 && len(n.lacked) > 0 {
-			n.log.Info("this node has all disks to control now", "controlled", controlled.Devices)
-		}
-		n.lacked = absent
-		go func() { cancel(awaitDisk(ctx, devices, absent, absentPause)) }()
+		controlled.Devices = n.disks.look(ctx, cancel, controlled.Devices)
 	}
 	loaded := journal.LoadedModules()
-	if err = n.tryAgain(ctx); err == nil && len(controlled.Devices) > 0 {
-		err = n.control(ctx, controlled)
+	if len(controlled.Devices) > 0 {
+		if err = n.tryAgain(ctx); err == nil {
+			err = n.control(ctx, controlled)
+		}
 		if errors.Is(err, blockdev.ErrGone) {
 			n.log.Error("the disks to control are gone; journals are placed nevertheless", "error", err)
 			select {
 			case <-ctx.Done():
 				err = ctx.Err()
-			case <-time.After(absentPause):
+			case <-time.After(n.disks.pause):
 				err = errLookAgain
 			}
 		}
-	} else if err == nil {
+	} else {
 		err = n.onlyObserve(ctx)
 	}
 	var unattributed unattributedError
 	if errors.As(err, &unattributed) {
-		n.failed(err)
+		n.fails(err)
 		if err = hostModules.await(ctx, loaded, time.After(n.pause)); err == nil {
 			return errLookAgain
 		}
@@ -224,70 +222,90 @@ func (n *nodeObserver) observe(ctx context.Context) error {
 	return err
 }
 
-// tryAgain loads the BPF programs after they could not be loaded: control would first change weights.
+// tryAgain loads the BPF programs after they could not be loaded, and unloads them: control changes
+// weights before it opens its source.
 func (n *nodeObserver) tryAgain(ctx context.Context) error {
-	if n.why == "" {
+	if !n.failed {
 		return nil
 	}
-	source, err := n.open(ctx, sourceOptions{Interval: accountInterval})
+	source, err := n.load(ctx, sourceOptions{Interval: accountInterval})
 	if err != nil {
 		return err
 	}
-	return source.Close()
+	if err := source.Close(); err != nil {
+		n.log.Warn("the meter did not end well", "error", err)
+	}
+	return nil
 }
 
-// failed logs why nothing is attributed, unless the log has it already, and lengthens the pause.
-func (n *nodeObserver) failed(why error) {
+// fails logs why nothing is attributed, and lengthens the pause. The log gets the first of several
+// failures, and then one of another class, or one in an hour: texts differ without need.
+func (n *nodeObserver) fails(why error) {
 	n.observers.metrics.ExpectNone()
 	n.pause = min(2*n.pause, maxAttributePause)
-	if why.Error() != n.why {
-		n.why, n.pause = why.Error(), n.firstPause
+	if !n.failed {
+		n.pause = n.firstPause
+	}
+	class := failureClass(why)
+	if !n.failed || class != n.why || time.Since(n.said) > failureLogPause {
+		n.said = time.Now()
 		n.log.Warn("this node cannot attribute I/O to containers; journals are placed nevertheless, and no disk is controlled; it tries again", "why", why)
 	}
+	n.failed, n.why = true, class
+}
+
+// failureLogPause is between two failures of one class in the log.
+const failureLogPause = time.Hour
+
+// failureClass is the first of the errors that why wraps; nil if it wraps none.
+func failureClass(why error) error {
+	for _, class := range []error{journal.ErrNotLoaded, journal.ErrUnsupported, cgroup.ErrNoHierarchy, cgroup.ErrPartial} {
+		if errors.Is(why, class) {
+			return class
+		}
+	}
+	return nil
 }
 
 // attributes logs that what failed before works now.
 func (n *nodeObserver) attributes() {
-	if n.why != "" {
+	if n.failed {
 		n.log.Info("this node attributes I/O to containers now")
 	}
-	n.why, n.pause = "", 0
-}
-
-// awaitDisk waits until the host has one of the devices that it lacked at the look before. It looks
-// after each pause; the first look was that of absent. The error is errLookAgain, or that of ctx.
-func awaitDisk(ctx context.Context, devices, absent []string, pause time.Duration) error {
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(pause):
-		}
-		here, now := present(devices)
-		if slices.ContainsFunc(absent, func(device string) bool { return slices.Contains(here, device) }) {
-			return errLookAgain
-		}
-		absent = now
-	}
+	n.failed = false
 }
 
 // unattributedError is why the node attributes no I/O to containers.
 type unattributedError struct{ error }
 
-// open starts a meter whose samples the observers get. The error is an unattributedError unless a
-// disk is gone or ctx ends: what the node lacks, such as memory, may come.
+func (e unattributedError) Unwrap() error { return e.error }
+
+// open starts a meter whose samples the observers get. Errors are those of load.
 func (n *nodeObserver) open(ctx context.Context, options sourceOptions) (account.Source, error) {
 	n.observers.expect(options.Interval)
+	source, err := n.load(ctx, options)
+	n.agent.SetAttributing(err == nil)
+	if err != nil {
+		return nil, err
+	}
+	n.attributes()
+	return observedSource{source, n.observers}, nil
+}
+
+// load starts a meter. The error is an unattributedError unless a disk is gone or ctx ends, whose
+// error it then is: what the node lacks, such as memory, may come.
+func (n *nodeObserver) load(ctx context.Context, options sourceOptions) (account.Source, error) {
 	options.Estimator, options.Naming, options.Waits, options.Log = "handles", n.agent, n.config.Waits, n.log
 	source, err := n.openSource(ctx, options)
-	n.agent.SetAttributing(err == nil)
-	if err == nil {
-		n.attributes()
+	switch {
+	case err == nil:
+		return source, nil
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case errors.Is(err, blockdev.ErrGone):
+		return nil, err
 	}
-	if err != nil && ctx.Err() == nil && !errors.Is(err, blockdev.ErrGone) {
-		err = unattributedError{err}
-	}
-	return observedSource{source, n.observers}, err
+	return nil, unattributedError{err}
 }
 
 // onlyObserve takes samples of all disks.

@@ -181,7 +181,7 @@ func TestAgentPlacesJournalsOnANodeThatLoadsNoBPFPrograms(t *testing.T) {
 	if err := os.Symlink(n.fs.Dir, disk); err != nil {
 		t.Fatal(err)
 	}
-	awaitLogged(t, daemon, "this node has all disks to control now")
+	awaitLogged(t, daemon, "has all disks to control now")
 	for _, want := range []string{`daybook_agent_volume_placed\{.*\} 1`, `daybook_agent_attributing 0`} {
 		if metrics := get("/metrics"); !regexp.MustCompile(want).MatchString(metrics) {
 			t.Errorf("not %s: %s", want, metrics)
@@ -191,9 +191,7 @@ func TestAgentPlacesJournalsOnANodeThatLoadsNoBPFPrograms(t *testing.T) {
 		t.Errorf("the reason is not in the log once: %v, %s", err, text)
 	}
 	// It waits for no sample: the kubelet would kill an agent that misses them.
-	if health := get("/healthz"); health != "ok\n" {
-		t.Errorf("%q", health)
-	}
+	awaittest.Until(t, awaittest.Patience, "it is healthy", func() bool { return get("/healthz") == "ok\n" })
 	n.end(t, daemon)
 }
 
@@ -218,7 +216,7 @@ func TestAgentWorksOnANodeThatLacksADiskOfControl(t *testing.T) {
 	if metrics := get("/metrics"); strings.Contains(metrics, controlled) {
 		t.Error("a disk is controlled that the configuration does not name")
 	}
-	if logged, err := os.ReadFile(daemon.Log); err != nil || !strings.Contains(string(logged), "this node lacks disks to control") {
+	if logged, err := os.ReadFile(daemon.Log); err != nil || !strings.Contains(string(logged), "lacks disks to control") {
 		t.Errorf("%v: %s", err, logged)
 	}
 	// The name is of the volume's disk from now on.
@@ -263,7 +261,7 @@ func TestAgentGoesOnWhenTheLastDiskOfControlIsGone(t *testing.T) {
 	if err := errors.Join(os.Remove(disk), pulled.Detach(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	awaitLogged(t, daemon, "this node lacks disks to control")
+	awaitLogged(t, daemon, "lacks disks to control")
 	placed := regexp.MustCompile(`daybook_agent_volume_placed\{device="` + n.fs.Disk.Name + `",namespace="shop",placement="pod",pod="db-0",volume="pv-db"\} 1`)
 	if metrics := get("/metrics"); !placed.MatchString(metrics) {
 		t.Errorf("the journal is not placed: %s", metrics)
@@ -303,7 +301,8 @@ func TestADiskThatComesBackIsAwaited(t *testing.T) {
 	}
 	ended := make(chan error, 1)
 	const pause = 20 * time.Millisecond
-	go func() { ended <- awaitDisk(t.Context(), []string{loop.Name, name}, nil, pause) }()
+	watch := &diskWatch{observers: &observers{}, pause: pause}
+	go func() { ended <- watch.await(t.Context(), []string{loop.Name, name}, nil) }()
 	stays := func(what string) {
 		t.Helper()
 		select {

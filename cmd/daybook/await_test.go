@@ -10,10 +10,14 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/account"
@@ -25,38 +29,42 @@ import (
 	"github.com/daybook-project/daybook/internal/serve"
 )
 
+// lateModules are loaded after some looks. check fails until then.
+func lateModules() moduleWatch {
+	var looks atomic.Int32
+	return moduleWatch{pause: time.Millisecond,
+		loaded: func() []string {
+			if looks.Add(1) < 10 {
+				return nil
+			}
+			return []string{"ext4", "jbd2"}
+		},
+		check: func() error {
+			if looks.Load() < 10 {
+				return fmt.Errorf("%w: no tracepoint", journal.ErrNotLoaded)
+			}
+			return nil
+		},
+	}
+}
+
 // As on a host whose root is XFS, until something mounts an ext4.
 func TestADaemonWaitsForTheFirstMountOfAnExt4(t *testing.T) {
 	var log bytes.Buffer
-	looks, tries := 0, 0
-	watch := moduleWatch{pause: time.Millisecond, loaded: func() []string {
-		if looks++; looks < 10 {
-			return nil
+	waits := 0
+	watch := lateModules()
+	for range 2 { // the second time they are there
+		if err := watch.whenLoaded(t.Context(), slog.New(slog.NewTextHandler(&log, nil)), func() { waits++ }); err != nil || waits != 1 {
+			t.Errorf("%v; it waited %d times", err, waits)
 		}
-		return []string{"ext4", "jbd2"}
-	}}
-	try := func(end error) func() error {
-		return func() error {
-			if tries++; looks < 10 {
-				return unsupportedError{fmt.Errorf("%w: no tracepoint", journal.ErrNotLoaded)}
-			}
-			return end
-		}
-	}
-	if err := watch.whenLoaded(t.Context(), slog.New(slog.NewTextHandler(&log, nil)), try(nil)); err != nil || tries != 2 {
-		t.Errorf("%v after %d tries", err, tries)
 	}
 	if strings.Count(log.String(), "waiting for the first mount") != 1 {
 		t.Errorf("logged: %s", log.String())
 	}
-	// What does not come with a module is not awaited.
-	if err := watch.whenLoaded(t.Context(), slog.New(slog.DiscardHandler), try(journal.ErrUnsupported)); !errors.Is(err, journal.ErrUnsupported) {
-		t.Error(err)
-	}
-	looks = 0
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := watch.whenLoaded(ctx, slog.New(slog.DiscardHandler), try(nil)); !errors.Is(err, context.Canceled) {
+	watch = lateModules()
+	if err := watch.whenLoaded(ctx, slog.New(slog.DiscardHandler), func() {}); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }
@@ -68,50 +76,242 @@ func TestAPauseEndsTheWaitForAModule(t *testing.T) {
 	}
 }
 
-// A mistyped disk is corrected by a reload, and a late one comes.
-func TestControlWaitsForTheDisksOfItsConfiguration(t *testing.T) {
-	loop, late := attachedDisk(t), filepath.Join(t.TempDir(), "late")
-	config := control.DefaultConfig()
-	config.Devices = []string{loop.Name, "daybook-none"}
-	reloads := make(chan os.Signal, 2)
-	reloads <- unix.SIGHUP
-	reloads <- unix.SIGHUP
-	loads := 0
-	load := func() (control.Config, error) {
-		next := config
-		if loads++; loads == 1 {
-			return next, errors.New("line 1 is wrong")
-		}
-		next.Devices = []string{loop.Name, late}
-		return next, nil
+// keeping is a keeper in a test, whose control ends when it should look again.
+type keeping struct {
+	*keeper
+	log syncBuffer
+	// controlled gets the disks of each call of control.
+	controlled chan []string
+	reloads    chan os.Signal
+	ended      chan error
+	restored   atomic.Int32
+}
+
+// syncBuffer is written by one goroutine and read by another.
+type syncBuffer struct {
+	mutex sync.Mutex
+	text  bytes.Buffer
+}
+
+func (b *syncBuffer) Write(text []byte) (int, error) {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	return b.text.Write(text)
+}
+
+func (b *syncBuffer) String() string {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	return b.text.String()
+}
+
+func newKeeping(devices ...string) *keeping {
+	k := &keeping{controlled: make(chan []string, 10), reloads: make(chan os.Signal, 1), ended: make(chan error, 1)}
+	log, o := slog.New(slog.NewTextHandler(&k.log, nil)), &observers{metrics: serve.NewMetrics(1)}
+	k.keeper = &keeper{
+		config: control.DefaultConfig(), reloads: k.reloads, observers: o, log: log,
+		modules: moduleWatch{pause: 20 * time.Millisecond, loaded: func() []string { return nil }, check: func() error { return nil }},
+		disks:   &diskWatch{observers: o, log: log, pause: 20 * time.Millisecond},
+		restore: func(string) { k.restored.Add(1) },
+		control: func(ctx context.Context, config control.Config, load func() (control.Config, error), accept func()) error {
+			k.controlled <- config.Devices
+			for {
+				select {
+				case <-ctx.Done():
+					return nil
+				case <-k.reloads:
+					if next, err := load(); err == nil && slices.Equal(next.Devices, config.Devices) {
+						accept()
+					}
+				}
+			}
+		},
 	}
-	var log bytes.Buffer
-	ended := make(chan control.Config, 1)
-	go func() {
-		got, err := awaitDisks(t.Context(), config, reloads, load, 20*time.Millisecond, slog.New(slog.NewTextHandler(&log, nil)))
-		if err != nil {
+	k.config.Devices = devices
+	return k
+}
+
+func (k *keeping) start(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { k.ended <- k.run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-k.ended; err != nil && !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
-		ended <- got
-	}()
+	})
+}
+
+// controls expects that it controls these disks next.
+func (k *keeping) controls(t *testing.T, want ...string) {
+	t.Helper()
 	select {
-	case got := <-ended:
-		t.Fatalf("it waits for no disk: %q", got.Devices)
-	case <-time.After(500 * time.Millisecond):
+	case got := <-k.controlled:
+		if !slices.Equal(got, want) {
+			t.Fatalf("it controls %q, want %q", got, want)
+		}
+	case err := <-k.ended:
+		k.ended <- err
+		t.Fatalf("it ended: %v", err)
+	case <-time.After(awaittest.Patience):
+		t.Fatalf("it does not control %q: %s", want, k.log.String())
 	}
+}
+
+func (k *keeping) missing(t *testing.T, want float64) {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(k.observers.metrics)
+	awaittest.Until(t, awaittest.Patience, fmt.Sprint(want, " disks are missing"), func() bool {
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, family := range families {
+			if family.GetName() == "daybook_control_missing_disks" {
+				return family.GetMetric()[0].GetGauge().GetValue() == want
+			}
+		}
+		return false
+	})
+}
+
+// The others are without their shares for no reason, and keep what a killed run wrote.
+func TestControlControlsTheDisksThatAreThereAndWaitsForTheOthers(t *testing.T) {
+	loop, late := attachedDisk(t), filepath.Join(t.TempDir(), "late")
+	k := newKeeping(loop.Name, late)
+	k.start(t)
+	k.controls(t, loop.Name)
+	k.missing(t, 1)
 	if err := os.Symlink(loop.Node(), late); err != nil {
 		t.Fatal(err)
 	}
-	select {
-	case got := <-ended:
-		if len(got.Devices) != 2 || got.Devices[1] != late {
-			t.Errorf("%q", got.Devices)
-		}
-	case <-time.After(awaittest.Patience):
-		t.Fatal("the late disk is not noticed")
+	k.controls(t, loop.Name, late)
+	k.missing(t, 0)
+	if n := k.restored.Load(); n != 1 {
+		t.Errorf("it restored %d times", n)
 	}
-	if text := log.String(); strings.Count(text, "waiting for disks") != 2 || strings.Count(text, "keeping the old") != 1 {
+	if text := k.log.String(); strings.Count(text, "lacks disks to control") != 1 || strings.Count(text, "has all disks to control") != 1 {
 		t.Errorf("logged: %s", text)
+	}
+	if err := os.Remove(late); err != nil { // as one that is pulled out
+		t.Fatal(err)
+	}
+	k.missing(t, 1)
+}
+
+// Without a disk and without jbd2, as after a boot.
+func TestControlReadsItsConfigurationAgainWhileItWaits(t *testing.T) {
+	loop := attachedDisk(t)
+	for what, set := range map[string]func(*keeping){
+		"without a disk": func(k *keeping) { k.config.Devices = []string{"daybook-none"} },
+		"without a disk of several": func(k *keeping) {
+			k.config.Devices = []string{loop.Name, "daybook-none"}
+		},
+		"without jbd2": func(k *keeping) {
+			var read atomic.Bool
+			load := k.load
+			k.load = func() (control.Config, error) {
+				next, err := load()
+				read.Store(err == nil)
+				return next, err
+			}
+			k.modules.check = func() error {
+				if read.Load() {
+					return nil
+				}
+				return journal.ErrNotLoaded
+			}
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			k := newKeeping(loop.Name)
+			var loads atomic.Int32
+			k.load = func() (control.Config, error) {
+				next := control.DefaultConfig()
+				if loads.Add(1) == 1 {
+					return next, errors.New("line 1 is wrong")
+				}
+				next.Devices, next.Interval = []string{loop.Node()}, time.Hour
+				return next, nil
+			}
+			set(k)
+			k.start(t)
+			if what == "without a disk of several" {
+				k.controls(t, loop.Name)
+			}
+			for i := range int32(2) {
+				k.reloads <- unix.SIGHUP
+				awaittest.Until(t, awaittest.Patience, "it reads the configuration", func() bool { return loads.Load() > i })
+			}
+			k.controls(t, loop.Node())
+		})
+	}
+}
+
+// What a reload has changed is not lost when a disk comes.
+func TestADiskThatComesIsControlledByTheNewestConfiguration(t *testing.T) {
+	loop, late := attachedDisk(t), filepath.Join(t.TempDir(), "late")
+	k := newKeeping(loop.Name, late)
+	next, intervals := k.config, make(chan time.Duration, 10)
+	next.Interval = time.Hour
+	k.load = func() (control.Config, error) { return next, nil }
+	do := k.control
+	k.control = func(ctx context.Context, config control.Config, load func() (control.Config, error), accept func()) error {
+		intervals <- config.Interval
+		return do(ctx, config, load, func() {
+			accept()
+			if err := os.Symlink(loop.Node(), late); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	k.start(t)
+	k.controls(t, loop.Name)
+	k.reloads <- unix.SIGHUP
+	k.controls(t, loop.Name, late)
+	if <-intervals; <-intervals != time.Hour {
+		t.Error("the disk that came is controlled by the old configuration")
+	}
+}
+
+// It can go between a look and its opening. One of the command line is no such case.
+func TestControlLooksAgainIfADiskGoesMeanwhile(t *testing.T) {
+	_, gone := openControlled(control.Config{Devices: []string{filepath.Join(t.TempDir(), "none")}})
+	if !errors.Is(gone, blockdev.ErrGone) || exitCode(gone) != exitUsage {
+		t.Fatalf("%v", gone)
+	}
+	k := newKeeping(attachedDisk(t).Name)
+	calls := 0
+	k.control = func(context.Context, control.Config, func() (control.Config, error), func()) error {
+		if calls++; calls%2 == 1 {
+			return gone
+		}
+		return nil
+	}
+	if err := k.run(t.Context()); err != nil || calls != 2 {
+		t.Errorf("%v after %d calls", err, calls)
+	}
+	if k.disks = nil; !errors.Is(k.run(t.Context()), blockdev.ErrGone) {
+		t.Error("a disk of the command line is awaited")
+	}
+}
+
+// What could not be restored must not stay changed while it waits, or be hidden.
+func TestControlEndsIfItCannotRestoreWhenItIsToLookAgain(t *testing.T) {
+	loop, late := attachedDisk(t), filepath.Join(t.TempDir(), "late")
+	k := newKeeping(loop.Name, late)
+	failure := errors.New("cannot restore")
+	k.control = func(ctx context.Context, _ control.Config, _ func() (control.Config, error), _ func()) error {
+		if err := os.Symlink(loop.Node(), late); err != nil {
+			t.Error(err)
+		}
+		<-ctx.Done()
+		return failure
+	}
+	if err := k.run(t.Context()); !errors.Is(err, failure) {
+		t.Error(err)
 	}
 }
 
@@ -119,35 +319,78 @@ func TestControlWaitsForTheDisksOfItsConfiguration(t *testing.T) {
 func TestControlStartsWithADiskThatComesLate(t *testing.T) {
 	r := newCgroups(t)
 	r.makeDisk(t, 0, blockdev.BFQ)
+	r.makeDisk(t, 1, blockdev.BFQ)
 	late, config, address := filepath.Join(r.dir, "late"), filepath.Join(r.dir, "control.yaml"), "127.0.0.1:"+freePort(t)
-	if err := os.WriteFile(config, fmt.Appendf(nil, "devices: [%s]\nstate_dir: %s\ntunables: none\n", late, filepath.Join(r.dir, "state")), 0o600); err != nil {
+	if err := os.WriteFile(config, fmt.Appendf(nil, "devices: [%s, %s]\nstate_dir: %s\ntunables: none\n", late, r.disks[0].Device.Name, filepath.Join(r.dir, "state")), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, code, err := runControl("control", "--config", config, "--device", late); code != exitUsage {
 		t.Errorf("%d, %v", code, err)
 	}
 	daemon := startDaybook(t, "control", "--config", config, "--metrics", address)
-	await(t, daemon, "it waits for the disk", func() bool { return strings.Contains(daemon.said(t), "waiting for disks to control") })
-	answer, err := http.Get("http://" + address + "/healthz")
-	if err != nil {
+	get := func(path string) string {
+		answer, err := http.Get("http://" + address + path)
+		if err != nil {
+			return err.Error()
+		}
+		defer answer.Body.Close()
+		text, err := io.ReadAll(answer.Body)
+		if err != nil {
+			return err.Error()
+		}
+		return answer.Status + "\n" + string(text)
+	}
+	controls := func(disk int) bool {
+		return strings.Contains(get("/metrics"), `daybook_control_limits{device="`+r.disks[disk].Device.Name+`"}`)
+	}
+	await(t, daemon, "it controls the disk that is there", func() bool { return controls(0) })
+	if metrics := get("/metrics"); !strings.Contains(metrics, "\ndaybook_control_missing_disks 1\n") || controls(1) {
+		t.Errorf("one disk is missing: %s", metrics)
+	}
+	if health := get("/healthz"); !strings.HasPrefix(health, "200 ") {
+		t.Errorf("while it waits: %s", health)
+	}
+	if err := os.Symlink(r.disks[1].Device.Node(), late); err != nil {
 		t.Fatal(err)
 	}
-	if answer.Body.Close(); answer.StatusCode != http.StatusOK {
-		t.Errorf("while it waits: %s", answer.Status)
-	}
-	if err := os.Symlink(r.disks[0].Device.Node(), late); err != nil {
-		t.Fatal(err)
-	}
-	await(t, daemon, "it controls the disk", func() bool {
-		states, err := filepath.Glob(filepath.Join(r.dir, "state", "*"))
-		return err == nil && len(states) > 0
-	})
+	await(t, daemon, "it controls the disk that came", func() bool { return controls(0) && controls(1) })
 	if err := daemon.cmd.Process.Signal(unix.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	if err := daemon.cmd.Wait(); err != nil {
 		t.Errorf("%v:\n%s", err, daemon.said(t))
 	}
+}
+
+// A disk that never comes must not keep the weights of the others as they are.
+func TestControlRestoresWhatAKilledRunLeftBeforeItWaits(t *testing.T) {
+	r := newCgroups(t)
+	r.makeDisk(t, 0, blockdev.BFQ)
+	config, state := filepath.Join(r.dir, "control.yaml"), filepath.Join(r.dir, "state")
+	start := func(disk string) *daybookProcess {
+		if err := os.WriteFile(config, fmt.Appendf(nil, "devices: [%s]\nstate_dir: %s\n", disk, state), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return startDaybook(t, "control", "--config", config)
+	}
+	states := func() int {
+		found, err := filepath.Glob(filepath.Join(state, "control-*.json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(found)
+	}
+	killed := start(r.disks[0].Device.Name)
+	await(t, killed, "it controls the disk", func() bool { return states() == 1 })
+	if err := killed.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = killed.cmd.Wait()
+	waiting := start("daybook-none")
+	await(t, waiting, "it restores", func() bool { return states() == 0 })
+	await(t, waiting, "it says so", func() bool {
+		return strings.Contains(waiting.said(t), "restored what an earlier run had changed")
+	})
 }
 
 // endedSource is a source whose samples have ended.
@@ -158,9 +401,10 @@ func (endedSource) Close() error                                 { return nil }
 
 // Programs that cannot be loaded, as without memory or before an ext4 is mounted, can be later.
 func TestAgentTriesAgainToLoadItsPrograms(t *testing.T) {
-	var log bytes.Buffer
+	var log syncBuffer
 	answers := []error{
-		unsupportedError{errors.New("no jbd2")}, unsupportedError{errors.New("no jbd2")}, errors.New("no memory"), errors.New("no memory"), nil,
+		unsupportedError{fmt.Errorf("%w: no jbd2", journal.ErrNotLoaded)}, unsupportedError{fmt.Errorf("%w: no jbd2, either", journal.ErrNotLoaded)},
+		errors.New("no memory for map a"), errors.New("no memory for map b"), nil,
 	}
 	metrics, opened := serve.NewMetrics(1), 0
 	n := &nodeObserver{
@@ -173,21 +417,71 @@ func TestAgentTriesAgainToLoadItsPrograms(t *testing.T) {
 	if err := n.run(t.Context()); err != nil {
 		t.Error(err)
 	}
-	// Once more, because a disk is changed only after the programs were loaded.
-	if opened != len(answers)+1 {
+	if opened != len(answers) {
 		t.Errorf("opened %d times", opened)
 	}
+	// The order of maps in a text is random: it is no news.
 	for text, want := range map[string]int{"no jbd2": 1, "no memory": 1, "attributes I/O to containers now": 1} {
 		if got := strings.Count(log.String(), text); got != want {
 			t.Errorf("%q is in the log %d times:\n%s", text, got, log.String())
 		}
 	}
+	if n.pause != 8*time.Millisecond {
+		t.Errorf("after four failures in a row it waited for %v", n.pause)
+	}
 	// With nothing to load, it waits until it is to end.
 	ctx, cancel := context.WithCancel(t.Context())
-	answers = answers[:1]
+	answers, log.text = answers[:1], bytes.Buffer{}
 	n.firstPause = time.Hour
-	time.AfterFunc(50*time.Millisecond, cancel)
-	if err := n.run(ctx); !errors.Is(err, context.Canceled) {
+	ended := make(chan error, 1)
+	go func() { ended <- n.run(ctx) }()
+	awaittest.Until(t, awaittest.Patience, "it waits", func() bool { return strings.Contains(log.String(), "cannot attribute") })
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+// closed is a source that counts its ends, and may fail at one.
+type closed struct {
+	endedSource
+	times *int
+	err   error
+}
+
+func (c closed) Close() error { *c.times++; return c.err }
+
+// Each attempt would change all weights, and restore them.
+func TestATrialToLoadProgramsIsNoSuccess(t *testing.T) {
+	var log bytes.Buffer
+	closes := 0
+	n := &nodeObserver{
+		agent: &agent.Agent{}, observers: &observers{metrics: serve.NewMetrics(1)}, log: slog.New(slog.NewTextHandler(&log, nil)), firstPause: time.Second,
+		openSource: func(context.Context, sourceOptions) (account.Source, error) {
+			return closed{times: &closes, err: errors.New("busy map")}, nil
+		},
+	}
+	for range 3 { // each time only the trial succeeds
+		n.fails(errors.New("no memory"))
+		if err := n.tryAgain(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	if closes != 3 || n.pause != 4*time.Second || strings.Count(log.String(), "busy map") != 3 || strings.Contains(log.String(), "attributes I/O to containers now") {
+		t.Errorf("%d closed, pause %v: %s", closes, n.pause, log.String())
+	}
+}
+
+// An end is no reason to log, and to exit with an error.
+func TestAgentThatEndsWhileItLoadsProgramsReportsNoError(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	n := &nodeObserver{agent: &agent.Agent{}, observers: &observers{},
+		openSource: func(context.Context, sourceOptions) (account.Source, error) {
+			cancel()
+			return nil, errors.New("interrupted system call")
+		},
+	}
+	if err := n.run(ctx); err != context.Canceled {
 		t.Error(err)
 	}
 }

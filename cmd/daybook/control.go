@@ -21,7 +21,6 @@ import (
 	"github.com/daybook-project/daybook/internal/control"
 	"github.com/daybook-project/daybook/internal/control/law"
 	"github.com/daybook-project/daybook/internal/interrupt"
-	"github.com/daybook-project/daybook/internal/journal"
 	"github.com/daybook-project/daybook/internal/top"
 )
 
@@ -76,8 +75,9 @@ The configuration is YAML. All keys are optional, but it or --device must name a
     - match: web-*           # container name or cgroup path; * does not cross /
       weight: 300            # default: unchanged
 
-Control waits for disks of the configuration that are missing. Those of --device must be
-there. Where jbd2 is not loaded, it waits for the first mount of an ext4.
+Control waits for disks of the configuration that are missing, and controls the others
+meanwhile. Those of --device must be there. Where jbd2 is not loaded, control waits for
+the first mount of an ext4, also with --device. With --dry-run it waits for neither.
 
 With --check-config control prints each error as FILE:LINE: ERROR, and rules that have
 no effect as notes. The exit code is 0 without errors, 1 with errors, and 2 if the file
@@ -216,29 +216,37 @@ func (f *controlFlags) run(ctx context.Context, stdout, stderr io.Writer) (err e
 		return err
 	}
 	defer func() { err = errors.Join(err, observers.close()) }()
-	if !f.waits() {
-		return f.control(ctx, config, observers, hangups, stdout, log)
+	load := func() (control.Config, error) { return f.reload(ctx, reloadPatience) }
+	do := func(ctx context.Context, config control.Config, load func() (control.Config, error), accept func()) error {
+		return f.control(ctx, config, load, accept, observers, hangups, stdout, log)
 	}
-	observers.expectNone()
-	config, err = awaitDisks(ctx, config, hangups, func() (control.Config, error) { return f.reload(ctx, reloadPatience) }, absentPause, log)
-	if err != nil {
-		return err
+	if f.dryRun || os.Geteuid() != 0 {
+		return do(ctx, config, load, func() {})
 	}
-	return hostModules.whenLoaded(ctx, log, func() error {
-		err := f.control(ctx, config, observers, hangups, stdout, log)
-		if errors.Is(err, journal.ErrNotLoaded) {
-			observers.expectNone()
-		}
-		return err
-	})
+	k := &keeper{
+		config: config, modules: hostModules, reloads: hangups, load: load, control: do, observers: observers, log: log,
+		restore: func(stateDir string) { restoreEarlier(stateDir, log) },
+	}
+	if len(f.devices) == 0 { // one that the command line names is more likely a mistake
+		k.disks = &diskWatch{observers: observers, log: log, pause: absentPause}
+	}
+	return k.run(ctx)
 }
 
-// waits says whether control waits for disks and for jbd2, as a daemon does: a disk that the command
-// line names is more likely a mistake.
-func (f *controlFlags) waits() bool { return len(f.devices) == 0 && !f.dryRun && os.Geteuid() == 0 }
+// restoreEarlier restores what an earlier run has changed on any disk: control restores on those that
+// it controls, and others may never come.
+func restoreEarlier(stateDir string, log *slog.Logger) {
+	restored, err := restoreAll(stateDir, "")
+	for _, outcome := range restored.Devices {
+		log.Info("restored what an earlier run had changed", "device", outcome.Device, "restored", len(outcome.Restored))
+	}
+	if err != nil {
+		log.Warn("cannot restore all that an earlier run had changed", "error", err)
+	}
+}
 
 // control controls the disks of a configuration until ctx ends.
-func (f *controlFlags) control(ctx context.Context, config control.Config, observers *observers, hangups <-chan os.Signal, stdout io.Writer, log *slog.Logger) error {
+func (f *controlFlags) control(ctx context.Context, config control.Config, load func() (control.Config, error), accept func(), observers *observers, hangups <-chan os.Signal, stdout io.Writer, log *slog.Logger) error {
 	disks, err := openControlled(config)
 	if err != nil {
 		return err
@@ -248,9 +256,8 @@ func (f *controlFlags) control(ctx context.Context, config control.Config, obser
 	current.Store(&config)
 	options := control.Options{
 		Disks: disks, RunDir: control.DefaultRunDir,
-		Config: config, OpenHost: openStateHost, Reload: hangups,
-		Load:   func() (control.Config, error) { return f.reload(ctx, reloadPatience) },
-		Accept: func(next control.Config) { current.Store(&next) },
+		Config: config, OpenHost: openStateHost, Reload: hangups, Load: load,
+		Accept: func(next control.Config) { current.Store(&next); accept() },
 		DryRun: f.dryRun, Log: log, Recording: f.record.path,
 		Name: containerNames(), OnIdeals: promises.set, OnEnd: promises.end,
 		OpenSource: func(devices []string, interval time.Duration) (account.Source, error) {
@@ -282,6 +289,9 @@ func openControlled(config control.Config) ([]control.Disk, error) {
 	var disks []control.Disk
 	for _, device := range config.Devices {
 		below, err := disksBelow(device, disks)
+		if isAbsent(err) {
+			err = absentError{err}
+		}
 		if err != nil {
 			return nil, usageError{fmt.Errorf("cannot control %s: %w", device, err)} // named by --device or in the configuration
 		}

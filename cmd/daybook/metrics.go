@@ -21,9 +21,10 @@ func newMetricsCommand() *cobra.Command {
 
   /metrics   Prometheus metrics of containers, disks, pools and volumes, named
              daybook_*, and those of the process
-  /healthz   200 while samples are taken, 503 when they stopped
+  /healthz   200 while samples are taken or it waits, 503 when they stopped
 
-Where jbd2 is not loaded, it waits for the first mount of an ext4.
+Where jbd2 is not loaded, it waits for the first mount of an ext4, also with --device. It
+does not wait for a disk of --device that is missing.
 
 Without --listen it listens on 127.0.0.1:9435 only. There is no encryption and no
 password: everybody who can connect to another address can read the names of

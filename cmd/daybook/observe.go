@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybook-project/daybook/internal/account"
-	"github.com/daybook-project/daybook/internal/journal"
 	"github.com/daybook-project/daybook/internal/serve"
 	"github.com/daybook-project/daybook/internal/serve/endpoint"
 )
@@ -132,6 +131,13 @@ func (o *observers) expectNone() {
 	}
 }
 
+// lack says how many disks to control are missing.
+func (o *observers) lack(disks int) {
+	if o.metrics != nil {
+		o.metrics.SetMissingDisks(disks)
+	}
+}
+
 // observe passes a sample on. Its errors never stop the program.
 func (o *observers) observe(s account.Sample) {
 	if o.metrics != nil {
@@ -168,19 +174,13 @@ func (f *observeFlags) withSource(ctx context.Context, address string, log *slog
 		return err
 	}
 	defer func() { err = errors.Join(err, o.close()) }()
-	var source account.Source
-	open := func() (err error) {
-		o.expect(f.source.Interval)
-		if source, err = openSource(ctx, f.source); errors.Is(err, journal.ErrNotLoaded) && f.waits {
-			o.expectNone()
+	if f.waits && os.Geteuid() == 0 {
+		if err := hostModules.whenLoaded(ctx, log, o.expectNone); err != nil {
+			return err
 		}
-		return err
 	}
-	if f.waits {
-		err = hostModules.whenLoaded(ctx, log, open)
-	} else {
-		err = open()
-	}
+	o.expect(f.source.Interval)
+	source, err := openSource(ctx, f.source)
 	if err != nil {
 		return err
 	}
