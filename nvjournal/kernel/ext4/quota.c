@@ -29,16 +29,25 @@ int ext4nvj_quota_file_home(struct inode *inode)
 
 /*
  * Called after dquot_quota_off, or dquot_quota_on that failed, has dropped the file's pages and
- * the disk's buffers before they were at home. What was read meanwhile is dropped again.
+ * the disk's buffers before they were at home. What was read meanwhile is dropped again. If the
+ * journal was aborted, the disk has nothing newer to read.
  */
 int ext4nvj_quota_file_is_off(struct inode *inode)
 {
 	int err;
 
-	/* A failed quotaon does not keep others from writing to the file. */
+	if (!S_ISREG(inode->i_mode))
+		return 0;
+	/*
+	 * A quotaon that failed may not have begun to use the file, which any program can still
+	 * write to, also by its mapping.
+	 */
 	inode_lock(inode);
+	filemap_invalidate_lock(inode->i_mapping);
 	err = ext4nvj_quota_file_home(inode);
-	truncate_inode_pages(inode->i_mapping, 0);
+	if (!err)
+		truncate_inode_pages(inode->i_mapping, 0);
+	filemap_invalidate_unlock(inode->i_mapping);
 	inode_unlock(inode);
 	invalidate_bdev(inode->i_sb->s_bdev);
 	return err;

@@ -87,6 +87,67 @@ func overwrite(t *testing.T, path string, content []byte) {
 func quotaFiles(t *testing.T, s system) {
 	t.Run("turned off", func(t *testing.T) { quotaFilesTurnedOff(t, s) })
 	t.Run("not turned on", func(t *testing.T) { quotaFilesNotTurnedOn(t, s) })
+	if s.ours() {
+		t.Run("not a file of quotas", func(t *testing.T) { notAQuotaFile(t, s) })
+	}
+}
+
+// Quotas cannot be turned on, because the file has something else. A store to its mapping,
+// at the time when the kernel would drop the pages of a file of quotas, stays.
+func notAQuotaFile(t *testing.T, s system) {
+	needsKprobes(t)
+	p := smallPlan(s)
+	p.options = []string{"usrjquota=aquota.user", "jqfmt=vfsv0"}
+	v := s.make(t, p)
+	path := filepath.Join(v.dir, "aquota.user")
+	model := make([]byte, 4096)
+	file := create(t, path)
+	rewrite(t, file, model, 0, len(model))
+	v.carryHome()
+	mapped, err := unix.Mmap(int(file.Fd()), 0, len(model), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin := make(chan bool)
+	quotas := onProcessor(t, 0, func() error {
+		<-begin
+		return v.tryQuotaOn()
+	})
+	release := heldBefore(t, quotas.number, "truncate_inode_pages")
+	close(begin)
+	if !await(func() bool { return hits(t) > 0 }) {
+		t.Fatal("quotactl does not drop the file's pages")
+	}
+	// A read into the mapping, not an instruction: the Go runtime waits for a thread whose
+	// instruction waits in the kernel.
+	copy(model, "stored")
+	var pipe [2]int
+	if err := unix.Pipe(pipe[:]); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = errors.Join(unix.Close(pipe[0]), unix.Close(pipe[1])) }()
+	if _, err := unix.Write(pipe[1], model[:8]); err != nil {
+		t.Fatal(err)
+	}
+	store := onProcessor(t, 0, func() error {
+		_, err := unix.Read(pipe[0], mapped[:8])
+		return err
+	})
+	if !await(func() bool { return len(store.ended) > 0 || isIn(t, store.number, "ext4_page_mkwrite") }) {
+		t.Fatal("the store neither ends nor waits")
+	}
+	release()
+	if err := <-quotas.ended; err == nil {
+		t.Fatal("quotas are on, with a file of zeros")
+	}
+	if err := errors.Join(<-store.ended, unix.Munmap(mapped), file.Sync(), file.Close()); err != nil {
+		t.Fatal(err)
+	}
+	content(t, path, model)
+	v.carryHome()
+	dropCaches(t)
+	content(t, path, model)
+	v.end(nil)
 }
 
 // Quotas are turned on while two users write to files. One gets an entry. The block with that of the
