@@ -63,6 +63,8 @@ int ext4nvj_quota_off(struct super_block *sb, int type);
 bool ext4nvj_wants_journal(struct super_block *sb);
 int ext4nvj_load_journal(struct super_block *sb, struct ext4_super_block *es,
 			 struct nvjk_mount_options *options);
+/* Called after orphans were deleted: the file system has an error if recovery brought one home. */
+void ext4nvj_keep_error_state(struct super_block *sb);
 int ext4nvj_destroy_journal(struct super_block *sb);
 
 /*

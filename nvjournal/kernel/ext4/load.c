@@ -74,6 +74,22 @@ static void keep_errors(struct ext4_super_block *es, const struct ext4_super_blo
 }
 
 /*
+ * An umount writes s_mount_state, which was read before recovery. With an error in it, ext4 would
+ * not delete orphans.
+ */
+void ext4nvj_keep_error_state(struct super_block *sb)
+{
+	struct ext4_sb_info *sbi = EXT4_SB(sb);
+
+	if (sbi->s_mount_state & EXT4_ERROR_FS ||
+	    !(sbi->s_es->s_state & cpu_to_le16(EXT4_ERROR_FS)))
+		return;
+	sbi->s_mount_state |= EXT4_ERROR_FS;
+	ext4_msg(sb, KERN_WARNING,
+		 "warning: mounting fs with errors, running e2fsck is recommended");
+}
+
+/*
  * Writes the region's committed blocks home, and removes the mark from the
  * disk.
  */
@@ -111,8 +127,6 @@ static int recover(struct super_block *sb, struct ext4_super_block *es, struct n
 	}
 	keep_errors(es, before);
 	es->s_state |= cpu_to_le16(EXT4_SB(sb)->s_mount_state & EXT4_ERROR_FS);
-	/* An umount writes this one. */
-	EXT4_SB(sb)->s_mount_state |= le16_to_cpu(es->s_state) & EXT4_ERROR_FS;
 	ext4_msg(sb, KERN_INFO, "recovered: %llu blocks of %llu transactions from %s",
 		 report->blocks, report->transactions, nvj->options.journal_path);
 
