@@ -99,8 +99,12 @@ static int recover(struct super_block *sb, struct ext4_super_block *es, struct n
 	struct nvj_report *report;
 	struct nvjk_disk *disk;
 	struct ext4_super_block *before;
-	int err;
+	int err = EXT4_SB(sb)->s_nvj_cache_error;
 
+	if (err) {
+		nvjk_say_cache_in_use(sb, err);
+		return err;
+	}
 	before = kmemdup(es, sizeof(*es), GFP_KERNEL);
 	report = kzalloc(sizeof(*report), GFP_KERNEL);
 	if (!before || !report) {

@@ -122,10 +122,7 @@ static int drop_cache(struct super_block *sb)
 	int err = nvjk_disk_drop_cache(sb->s_bdev);
 
 	if (err)
-		nvjk_say(sb, KERN_ERR,
-			 "the disk cannot be recovered while a program writes to it (error %d): "
-			 "end the program, and mount again",
-			 err);
+		nvjk_say_cache_in_use(sb, err);
 	return err;
 }
 

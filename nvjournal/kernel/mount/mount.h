@@ -70,6 +70,8 @@ const char *nvjk_changed_option(const struct nvjk_mount_options *now,
 
 /* Logs each damaged place. */
 void nvjk_say_findings(const struct super_block *sb, const struct nvj_report *report);
+/* Logs that recovery is refused, because nvjk_disk_drop_cache returned this error. */
+void nvjk_say_cache_in_use(const struct super_block *sb, int error);
 /*
  * Opens mount->region and reads its superblock. Returns 0, or the reason why it
  * cannot be used, which is logged.

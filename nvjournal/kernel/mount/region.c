@@ -58,6 +58,14 @@ void nvjk_say_findings(const struct super_block *sb, const struct nvj_report *re
 		nvjk_say(sb, KERN_ERR, "and %u more", report->findings - NVJ_MAX_FINDINGS);
 }
 
+void nvjk_say_cache_in_use(const struct super_block *sb, int error)
+{
+	nvjk_say(sb, KERN_ERR,
+		 "the disk cannot be recovered while a program writes to it (error %d): end the "
+		 "program, and mount again",
+		 error);
+}
+
 /*
  * Reads the journal's superblock. Returns 0, or the reason why it cannot be
  * used, which is logged.

@@ -49,6 +49,7 @@ var cases = []struct {
 	{"recovery", ours, recovery},
 	{"error state", ours, errorState},
 	{"disk kept open", []system{one, eight}, diskKeptOpen},
+	{"disk written", []system{one}, diskWritten},
 	{"refused", []system{one}, refused},
 	{"copies", []system{one}, copies},
 	{"media errors", []system{one}, mediaErrors},

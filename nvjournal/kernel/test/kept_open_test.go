@@ -2,9 +2,11 @@ package test
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -68,4 +70,27 @@ func diskKeptOpen(t *testing.T, s system) {
 		}
 	}
 	v.endAfterErrors(nil)
+}
+
+// A program writes to the cache of the disk all the time, so the kernel cannot drop it. The mount
+// does not recover the disk, and writes nothing.
+func diskWritten(t *testing.T, s system) {
+	needsKprobes(t)
+	v, crash, check := crashed(t, s, smallPlan(s))
+	works := func() { setParameters(t, faultParameters+"function", "\n") }
+	t.Cleanup(works)
+	const busy = ^uint64(unix.EBUSY) + 1 // -EBUSY
+	setParameters(t, faultParameters+"value", fmt.Sprint(busy), faultParameters+"skip", "0", faultParameters+"function", "ext4nvj:nvjk_disk_drop_cache")
+	seen := logMark(t)
+	err := v.tryMount()
+	works()
+	if !errors.Is(err, unix.EBUSY) {
+		t.Fatalf("a mount while a program writes to the disk: %v", err)
+	}
+	if log := logSince(t, seen); !strings.Contains(log, "the disk cannot be recovered while a program writes to it") {
+		t.Errorf("the kernel says:\n%s", log)
+	}
+	crash.untouched(t)
+	v.mount()
+	v.end(check)
 }
