@@ -135,6 +135,8 @@ int jfsnvj_check_remount(struct super_block *sb, const struct nvjk_mount_options
 	const char *changed;
 	int error = 0;
 
+	/* After an error its lock may not have been free; a remount has it. */
+	jfsnvj_is_read_only_now(jfsnvj_of(sb));
 	/* What is read-only stays so, as a shutdown asks for it: JFS does nothing then. */
 	if (!sb_rdonly(sb) || !read_only)
 		error = check_no_error(sb);

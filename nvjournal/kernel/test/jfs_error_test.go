@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/atomicfile"
+	"github.com/daybook-project/daybook/vm/vmtest"
 )
 
 // JFS finds an inode with the number of another one, while the journal has names that are not at
@@ -69,5 +70,39 @@ func jfsRemountAfterError(t *testing.T, s system) {
 	}
 	v.mount()
 	hasNames("after the repair")
+	v.end(nil)
+}
+
+// The journal fails while another thread has the lock that the file system needs to become
+// read-only. A remount read-only, as at a shutdown, succeeds before the next try.
+func jfsRemountAfterAbort(t *testing.T, s system) {
+	needsKprobes(t)
+	d := newDevice(t, vmtest.Device(t, "disk0"))
+	v := s.make(t, plan{disk: d.node(), blocks: 8192})
+	if err := atomicfile.SyncFileSystem(v.dir); err != nil {
+		t.Fatal(err)
+	}
+	d.become(d.failing())
+	if err := os.Mkdir(filepath.Join(v.dir, "lost"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	release := func() { setParameters(t, faultParameters+"function", "\n") }
+	t.Cleanup(release)
+	setParameters(t, faultParameters+"value", "0", faultParameters+"skip", "0", faultParameters+"function", "down_read_trylock")
+	synced := syncDirectory(v.dir)
+	remounted := v.remountReadOnly()
+	release()
+	if !errors.Is(synced, unix.EIO) {
+		t.Fatalf("a commit without the disk: %v", synced)
+	}
+	if remounted != nil {
+		t.Errorf("a remount read-only after the journal has failed: %v", remounted)
+	}
+	if err := unix.Mount("", v.dir, "", unix.MS_REMOUNT, v.data()); !errors.Is(err, unix.EROFS) {
+		t.Errorf("a remount read-write after the journal has failed: %v", err)
+	}
+	v.unmount()
+	d.become(d.working())
+	v.mount()
 	v.end(nil)
 }

@@ -143,6 +143,8 @@ var jfsMutants = []jfsMutant{
 		"	jfsnvj_wait_for_sync(sb);\n", "", "", "unmounted while few"},
 	{"a remount after an error drops what is not at home", "kernel/jfs/options.c",
 		"if (sb_rdonly(sb) && jfsnvj_of(sb)->nvj) {", "if (false) {", "", "remount after an error"},
+	{"a remount read-only after an error is refused, as the file system is not read-only yet", "kernel/jfs/options.c",
+		"	jfsnvj_is_read_only_now(jfsnvj_of(sb));\n", "", "", "remount after an abort"},
 	{"an aborted file system can become writable", "kernel/jfs/options.c",
 		"if (READ_ONCE(jfsnvj_of(sb)->aborted)) {", "if (false) {", "", "failed data"},
 }

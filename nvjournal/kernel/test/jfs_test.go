@@ -47,6 +47,7 @@ var jfsCases = []struct {
 	{"failed remount", nil, oursJFS, jfsFailedRemount},
 	{"failed mount", []system{jfsOne}, oursJFS, jfsFailedMount},
 	{"remount after an error", []system{jfsOne}, oursJFS, jfsRemountAfterError},
+	{"remount after an abort", []system{jfsOne}, oursJFS, jfsRemountAfterAbort},
 	{"damaged map", nil, oursJFS, jfsDamagedMap},
 	{"sync and remount", nil, oursJFS, jfsSyncAndRemount},
 	{"two on one memory", nil, oursJFS, jfsTwoOnOneMemory},
