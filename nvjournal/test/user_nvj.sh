@@ -192,6 +192,22 @@ must 0 'partitions' "$nvj" format --allow-volatile slices --offset 4194304 --siz
 must 0 'partitions' "$nvj" format --allow-volatile slices --offset 5M
 truncate -s 4M slices
 must 0 'partitions' "$nvj" format --allow-volatile slices # it is all its own
+# Of the other journal only the beginning is within the region, and its first superblock is
+# lost, or not.
+truncate -s 0 slices
+for lost in 0 1; do
+	must 0 'partitions' "$nvj" format --allow-volatile slices --offset 4M --size 4M --force
+	dd if=/dev/zero of=slices bs=4K seek=1K count=$lost conv=notrunc status=none
+	sum=$(sha256sum < slices)
+	for size in 4100K 4104K 4108K 4112K 8M; do
+		# Of 4 KiB that are empty now nothing says whose they are.
+		[ $lost$size = 14100K ] && continue
+		must 1 'another journal begins at byte 4194304' "$nvj" format --allow-volatile slices --size $size
+	done
+	must 1 'the journal that begins at byte 4194304 has' "$nvj" format --allow-volatile slices --offset 6M --size 2M
+	[ "$sum" = "$(sha256sum < slices)" ] || { echo "a refused format wrote into another journal"; exit 1; }
+done
+must 0 'partitions' "$nvj" format --allow-volatile slices --size 4M
 # Not at a multiple of 1M; where a later format would not find it, only with --force.
 truncate -s 0 slices
 must 0 'partitions' "$nvj" format --allow-volatile slices --offset 192K --size 4M
@@ -204,6 +220,9 @@ must 1 'begin at a multiple of 64K' "$nvj" format --allow-volatile slices --offs
 [ "$sum" = "$(sha256sum < slices)" ] || { echo "a refused format changed the file"; exit 1; }
 must 0 'partitions' "$nvj" format --allow-volatile slices --offset 5220K --size 1M --force
 must 0 'partitions' "$nvj" format --allow-volatile slices --offset 5220K --size 1M # it is all its own
+# Its first superblock is where the copy of one at a multiple of 64K would be.
+must 0 'partitions' "$nvj" format --allow-volatile slices --offset 5188K --size 1M --force
+must 0 'partitions' "$nvj" format --allow-volatile slices --offset 5188K --size 1M
 
 # --- A journal that was left by a crash
 # By block, so that each ring has records, also if one processor writes all.

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "error.h"
 
@@ -55,37 +56,50 @@ int nvju_unused(const char *file, const struct nvj_region *region)
 	return 1;
 }
 
-/* A journal may begin here; rest is the memory from here on. Most places have none. */
-static bool has_magic(const struct nvj_region *rest)
+/*
+ * A page or two of each place are read, and a read ahead would be of all memory between them. A
+ * new journal has nothing to read later.
+ */
+static void read_nothing_ahead(const struct nvj_region *region)
+{
+	(void)madvise(region->base, region->size_bytes, MADV_RANDOM);
+}
+
+static bool is_magic(const struct nvj_region *region, uint64_t at)
 {
 	uint64_t magic;
 
-	return !rest->read(&magic, rest->base, sizeof(magic)) && magic == NVJ_SUPER_MAGIC;
+	return !region->read(&magic, (const uint8_t *)region->base + at, sizeof(magic)) &&
+	       magic == NVJ_SUPER_MAGIC;
+}
+
+/*
+ * A journal begins at byte `at` of the region, as far as the bytes before `end` show it. Only
+ * one of its superblocks may be left, or be before the end.
+ */
+static bool has_magic(const struct nvj_region *region, uint64_t at, uint64_t end)
+{
+	return is_magic(region, at) ||
+	       (end - at > NVJ_SUPER_COPY_OFFSET && is_magic(region, at + NVJ_SUPER_COPY_OFFSET));
 }
 
 /* Refuses if another journal starts within the region. */
 static int refuse_slices(const char *file, uint64_t offset, const struct nvj_region *region,
 			 uint64_t journal_bytes)
 {
-	struct nvj_disk_super super;
 	/* The places are those of the file: a forced journal may begin between them. */
 	uint64_t place = offset + (journal_bytes ? journal_bytes - 1 : 0);
 
+	read_nothing_ahead(region);
 	for (place = place / PLACES_BYTES * PLACES_BYTES + PLACES_BYTES;
-	     place < offset + region->size_bytes; place += PLACES_BYTES) {
-		struct nvj_region rest = *region;
-		uint64_t at = place - offset;
-
-		rest.base = (uint8_t *)region->base + at;
-		rest.size_bytes = region->size_bytes - at;
-		if (has_magic(&rest) && nvj_read_super(&rest, &super) != NVJ_ENODATA)
+	     place < offset + region->size_bytes; place += PLACES_BYTES)
+		if (has_magic(region, place - offset, region->size_bytes))
 			return nvju_fail(
 				-EEXIST,
 				"cannot format %s: another journal begins at byte %" PRIu64
 				" of it; end before that (--size; in C, region_size_bytes), "
 				"or destroy it with nvj format --force",
 				file, place);
-	}
 	return 0;
 }
 
@@ -98,7 +112,8 @@ static int refuse_inside(const char *file, uint64_t offset)
 	struct nvj_disk_super super;
 	struct nvju_region *whole;
 	char text[NVJU_JOURNAL_BYTES];
-	uint64_t at = 0, next;
+	const struct nvj_region *map;
+	uint64_t at = 0, next, end;
 	int error;
 
 	if (!offset)
@@ -106,13 +121,17 @@ static int refuse_inside(const char *file, uint64_t offset)
 	error = nvju_region_open(&whole, file, 0, 0, NVJU_READ_ONLY | NVJU_UNLOCKED);
 	if (error)
 		return error;
-	for (; !error && at < offset && at < nvju_region(whole)->size_bytes; at = next) {
-		struct nvj_region rest = *nvju_region(whole);
+	map = nvju_region(whole);
+	read_nothing_ahead(map);
+	end = offset < map->size_bytes ? offset : map->size_bytes;
+	for (; !error && at < end; at = next) {
+		struct nvj_region rest = *map;
 
 		next = at + PLACES_BYTES;
 		rest.base = (uint8_t *)rest.base + at;
 		rest.size_bytes = UINT64_MAX - at; /* it may have been cut short */
-		if (!has_magic(&rest) || nvj_read_super(&rest, &super) ||
+		/* What is at offset is not of a journal before it. */
+		if (!has_magic(map, at, end) || nvj_read_super(&rest, &super) ||
 		    super.size_bytes > INT64_MAX)
 			continue;
 		if (at + super.size_bytes > offset)
