@@ -172,13 +172,16 @@ func slicesApart(t *testing.T, s system) {
 	t.Run("a slice that takes in another", func(t *testing.T) {
 		a.unmount()
 		other := takeImage(t, b.pmem, int64(b.offset), b.size)
-		seen := logMark(t)
-		if err := a.tryMount(fmt.Sprintf("journal_size=%d", 2*size)); err == nil {
-			a.unmount()
-			t.Error("it was mounted")
-		}
-		if log := logSince(t, seen); !strings.Contains(log, fmt.Sprintf("another journal, at byte %d", size)) {
-			t.Errorf("the kernel says: %s", log)
+		// Also if only its superblock is taken in.
+		for _, bytes := range []int{2 * size, size + 4096} {
+			seen := logMark(t)
+			if err := a.tryMount(fmt.Sprintf("journal_size=%d", bytes)); err == nil {
+				a.unmount()
+				t.Errorf("it was mounted with %d bytes", bytes)
+			}
+			if log := logSince(t, seen); !strings.Contains(log, fmt.Sprintf("another journal, at byte %d", size)) {
+				t.Errorf("%d bytes: the kernel says: %s", bytes, log)
+			}
 		}
 		if place, same := other.same(t); !same {
 			t.Errorf("the other one was written to, at byte %d", place)
