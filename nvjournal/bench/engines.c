@@ -23,8 +23,8 @@
 /* The clock is read once for so many operations. */
 #define CLOCK_EACH 16u
 #define MAX_ENGINES 16u
-#define OTHER_ROUNDS 3u /* of engines that have no part in a verdict */
-#define OURS 2u         /* the engine in all ratios: nvjournal, by processor */
+#define OTHER_ROUNDS 3u      /* of engines that have no part in a verdict */
+#define OURS "nvjournal-cpu" /* the engine in all ratios: nvjournal, by processor */
 #define LINES_REGION_BYTES (UINT64_C(512) << 20)
 
 static const unsigned thread_counts[] = {1, 2, 4, 8, 16};
@@ -248,6 +248,16 @@ static void print_row(struct bench *b, const struct engine *e, const struct stre
 	json_close(b, '}');
 }
 
+/* The number of the engine in all ratios. */
+static unsigned ours(void)
+{
+	unsigned n = 0;
+
+	while (strcmp(engines[n].name, OURS))
+		n++;
+	return n;
+}
+
 static bool wanted(const struct bench *b, unsigned n)
 {
 	return !b->engine || !strcmp(b->engine, engines[n].name);
@@ -295,12 +305,14 @@ static unsigned in_turn(unsigned n, unsigned round)
 /* A state in which an engine has too few pairs with nvjournal; NEITHER: none that may come. */
 static enum nearness lacking(const struct bench *b, const struct rounds *rounds)
 {
+	if (!wanted(b, ours()))
+		return NEITHER;
 	for (enum nearness state = NEAR; state < NEITHER; state++) {
 		if (!may_wait_for(b, state))
 			continue;
 		for (unsigned n = 0; engines[n].name; n++) {
 			if (engines[n].compared && wanted(b, n) &&
-			    pairs_of(b, &rounds[OURS], &rounds[n], state) < WANTED_PAIRS)
+			    pairs_of(b, &rounds[ours()], &rounds[n], state) < WANTED_PAIRS)
 				return state;
 		}
 	}
@@ -322,6 +334,8 @@ static void measure_further(struct measuring *m, unsigned threads, struct rounds
 			return;
 		if (!wait_for(b, state, threads))
 			continue; /* for the other one, perhaps */
+		fprintf(stderr, "bench: %s, further round %u, %u threads\n", m->stream->name, extra,
+			threads);
 		for (unsigned k = 0; engines[k].name; k++) {
 			unsigned n = in_turn(k, b->rounds + extra);
 
@@ -364,8 +378,11 @@ static void measure_stream(struct bench *b, const struct stream *s, unsigned com
 		if (!wanted(b, n))
 			continue;
 		/* What it writes for an operation does not depend on other threads. */
-		if (engines[n].stepped)
+		if (engines[n].stepped) {
+			fprintf(stderr, "bench: %s, %s, one instruction at a time\n", s->name,
+				engines[n].name);
 			stepped = count_steps(b, &engines[n], s, commit_each, m.images, &r);
+		}
 		for (unsigned t = 0; t < THREAD_COUNTS; t++) {
 			if (!engines[n].stepped)
 				r = replay(b, &engines[n], s, thread_counts[t], commit_each,

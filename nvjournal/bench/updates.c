@@ -38,8 +38,8 @@ static const struct {
 	{"one-lock", ONE_LOCK, 1, 0},
 };
 #define SUBJECTS (sizeof(subjects) / sizeof(subjects[0]))
-#define NVJOURNAL 3u /* of the subjects: nvjournal with one partition, and one lock */
-#define LOCKED 8u
+#define OURS "nvjournal-cpu" /* the subject in the ratio to one lock */
+#define LOCKED "one-lock"
 #define MAX_UPDATE_THREADS 2u
 
 struct state {
@@ -221,12 +221,22 @@ static void measure_round(struct bench *b, struct state *s, unsigned round, stru
 	}
 }
 
+static unsigned subject_of(const char *name)
+{
+	unsigned n = 0;
+
+	while (strcmp(subjects[n].name, name))
+		n++;
+	return n;
+}
+
 /* A state in which there are too few pairs with one lock; NEITHER: none that may come. */
 static enum nearness lacking(const struct bench *b, const struct rounds *rounds)
 {
 	for (enum nearness state = NEAR; state < NEITHER; state++)
 		if (may_wait_for(b, state) &&
-		    pairs_of(b, &rounds[NVJOURNAL], &rounds[LOCKED], state) < WANTED_PAIRS)
+		    pairs_of(b, &rounds[subject_of(OURS)], &rounds[subject_of(LOCKED)], state) <
+			    WANTED_PAIRS)
 			return state;
 	return NEITHER;
 }
@@ -249,8 +259,10 @@ void measure_updates(struct bench *b)
 
 		if (state == NEITHER)
 			break;
-		if (wait_for(b, state, MAX_UPDATE_THREADS))
-			measure_round(b, s, count + extra, rounds);
+		if (!wait_for(b, state, MAX_UPDATE_THREADS))
+			continue;
+		fprintf(stderr, "bench: updates, further round %u\n", extra);
+		measure_round(b, s, count + extra, rounds);
 	}
 	json_open(b, "floor", '[');
 	for (unsigned n = 0; n < SUBJECTS; n++) {
