@@ -3,6 +3,7 @@
  * The journal of blocks that nvjournal is compared with copies each block of a transaction
  * once, as it is when the transaction closes. Nothing is measured here.
  */
+#define FILE_BYTES (UINT64_C(1) << 20)
 #include "bench/engine_block_journal.c"
 #include "bench/worker.c"
 
