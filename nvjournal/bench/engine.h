@@ -105,8 +105,8 @@ void pmemlog_engine_close(struct engine *e);
 int commit_nothing(struct engine *e, struct worker *w);
 
 /*
- * The lock of a baseline. It spins a while before it sleeps, as the core's own locks do: with a
- * mutex that sleeps at once a baseline is slower.
+ * The lock of this repository's baselines. It spins briefly before it sleeps (glibc's adaptive
+ * mutex): with one that sleeps at once a baseline is slower. PMDK has locks of its own.
  */
 void baseline_lock_init(pthread_mutex_t *lock);
 

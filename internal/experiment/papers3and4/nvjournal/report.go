@@ -190,9 +190,9 @@ func (n Result) rateTable(s Stream, state State) report.Table {
 	}
 	if state == NVJNear {
 		t.Note = fmt.Sprintf("The recording: %d operations, %d updates of %d blocks, %.1f changed lines an update. ", s.Operations, s.Updates, s.Blocks, float64(s.Lines)/float64(max(1, s.Updates))) +
-			"nvjournal, P: the ring of a record is that of its block, as in paper 4; by processor: that of the processor that writes it. nvjournal-blocks: the same engine with all 64 lines of each block, also lines of zeros. nvjournal-one-lock: the same engine with one lock, held for a whole operation and for a commit. one-lock: records of lines; a mutex is held while a record is placed, copied, flushed, fenced and flagged. one-lock-one-fence: the mutex is held for all records of an operation, with one fence. " +
+			"nvjournal, P: the ring of a record is that of its block, as in paper 4; by processor: that of the processor that writes it, with 16 rings on any machine; by default nvj format makes one for each processor. nvjournal-blocks: the same engine with all 64 lines of each block, also lines of zeros. nvjournal-one-lock: the same engine with one lock, held for a whole operation and for a commit. one-lock: records of lines; a mutex is held while a record is placed, copied, flushed, fenced and flagged. one-lock-one-fence: the mutex is held for all records of an operation, with one fence. " +
 			"Neither has checksums, images for a checkpoint, or a limit on its ring. jbd2-like: one thread copies each block of a transaction once and writes it into a file in memory, with two calls of fdatasync for each transaction. libpmemobj: a snapshot of the lines before each change; a transaction has the operations of a thread up to its commit. " +
-			"libpmemlog: an append for each operation, which commits it, also in create. The mutexes of all engines spin a while before they sleep, as the locks of nvjournal do. " + t.Note
+			"libpmemlog: an append for each operation, which commits it, also in create. The mutexes of this repository's baselines spin briefly before they sleep (glibc's adaptive mutex); libpmemobj and libpmemlog have the locks of PMDK. " + t.Note
 	}
 	for _, threads := range n.threads() {
 		t.Columns = append(t.Columns, strconv.Itoa(threads))

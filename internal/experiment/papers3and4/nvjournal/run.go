@@ -122,11 +122,12 @@ func engineName(engine string, partitions int) string {
 	return engine
 }
 
-// byProcessor is nvjournal with records in the ring of the processor that writes them, as
-// nvj format makes it by default. It is the form in all ratios to other engines.
+// byProcessor is nvjournal with records in the ring of the processor that writes them, which
+// is the default of nvj format, and 16 rings on any machine, which is not. It is the form in
+// all ratios to other engines.
 const byProcessor = "nvjournal-cpu"
 
-// byDefault is the same, with as many rings as nvj format makes on the machine.
+// byDefault is the same with as many rings as nvj format makes on the machine.
 const byDefault = "nvjournal-default"
 
 // isOurs says whether an engine is nvjournal, as it is used.
