@@ -223,6 +223,9 @@ func (f *controlFlags) run(ctx context.Context, stdout, stderr io.Writer) (err e
 	if f.dryRun || os.Geteuid() != 0 {
 		return do(ctx, config, load, func() {})
 	}
+	if _, err := cgroup.FindOfHost(); err != nil { // no disk that comes would change that
+		return unsupportedError{err}
+	}
 	k := &keeper{
 		config: config, modules: hostModules, reloads: hangups, load: load, control: do, observers: observers, log: log,
 		restore: func(stateDir string) { restoreEarlier(stateDir, log) },

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * The time of bios on devices without a request queue, which lie on others: there no request
- * tells when it began.
+ * says when it began.
  */
 #ifndef DAYBOOK_LAYERED_H
 #define DAYBOOK_LAYERED_H
