@@ -550,16 +550,19 @@ func TestADeviceThatCannotBeWipedStaysRecordedUntilARepairWipesIt(t *testing.T) 
 		r.wantEmpty(device)
 	}
 	kill(order{Device: device, Mode: 0o700, KillAt: 2})
-	t.Setenv("PATH", tools)
 	works, err := os.ReadDir(filepath.Join(r.pool.dir, store.WorkDir))
 	if err != nil || len(works) != 1 {
 		t.Fatal(works, err)
 	}
+	path := os.Getenv("PATH")
+	t.Setenv("PATH", tools)
 	_, err = r.pool.Repair(t.Context())
 	wantError(t, err, ErrWorkLeft, "--forget "+works[0].Name())
+	t.Setenv("PATH", path) // it could be wiped now
 	if err := r.pool.Forget(t.Context(), works[0].Name()); err != nil {
 		t.Error(err)
 	}
+	wantError(t, backing.CheckEmpty(t.Context(), device), ErrBusy, "") // it is left as it is
 	if done := r.repair(); done.Work != 0 {
 		t.Errorf("after it was forgotten: %+v", done)
 	}

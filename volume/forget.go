@@ -18,7 +18,7 @@ import (
 // says that it cannot be removed, because its volume group is gone for ever, a record of
 // its snapshots is damaged, or its device cannot be wiped. work is its name in the error of
 // Repair. Logical volumes that it has are left, and so are a slice of memory and what is on a
-// device. The error wraps ErrNotFound if the pool has no such work, and ErrBusy if somebody
+// device, also if it could be wiped now. The error wraps ErrNotFound if the pool has no such work, and ErrBusy if somebody
 // works on it.
 func (p *Pool) Forget(ctx context.Context, work string) error {
 	if err := p.forget(ctx, work); err != nil {
@@ -45,6 +45,9 @@ func (p *Pool) forget(ctx context.Context, work string) error {
 		return err
 	}
 	defer l.Release()
+	if record, err := store.ReadVolumeIn(path); err == nil && record.LVM == nil && (record.Device != "" || record.JournalDevice != "") {
+		return p.leaveDevice(ctx, path)
+	}
 	err = removeWork(ctx, path, p.log)
 	if errors.Is(err, region.ErrGone) && !errors.Is(err, ErrBusy) {
 		p.log.Warn("a work is forgotten; its slice of memory is left", "work", work, "why", err)
@@ -53,13 +56,19 @@ func (p *Pool) forget(ctx context.Context, work string) error {
 	if !errors.Is(err, backing.ErrLeft) {
 		return err // nil: it could be removed
 	}
-	if errors.Is(err, backing.ErrNotWiped) {
-		p.log.Warn("a work is forgotten; its device is left as it is", "work", work, "why", err)
-		return os.RemoveAll(path)
-	}
 	if !errors.Is(err, ErrCorrupt) || errors.Is(err, ErrBusy) {
 		return fmt.Errorf("its volume group is there: %w", err)
 	}
 	p.log.Warn("a work is forgotten; its logical volumes are left", "work", work, "why", err)
+	return os.RemoveAll(path)
+}
+
+// leaveDevice removes a work, and frees its slice of memory, but leaves what is on its device:
+// that can be free again by now, with data to be rescued.
+func (p *Pool) leaveDevice(ctx context.Context, path string) error {
+	if err := clearMemory(ctx, path); err != nil && (!errors.Is(err, region.ErrGone) || errors.Is(err, ErrBusy)) {
+		return err
+	}
+	p.log.Warn("a work is forgotten; its device is left as it is", "work", filepath.Base(path))
 	return os.RemoveAll(path)
 }

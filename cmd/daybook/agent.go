@@ -177,6 +177,9 @@ func (n *nodeObserver) run(ctx context.Context) error {
 		if err := n.observe(ctx); !errors.Is(err, errLookAgain) {
 			return err
 		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
 	}
 }
 

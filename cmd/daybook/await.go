@@ -35,17 +35,33 @@ func isAbsent(err error) bool {
 // medium.
 func present(devices []string) (here, absent []string) {
 	for _, device := range devices {
-		disk, err := blockdev.LookupForWriting(device)
-		if err == nil {
-			err = disk.Present()
-		}
-		if isAbsent(err) {
+		if isAbsent(presence(device)) {
 			absent = append(absent, device)
 		} else {
 			here = append(here, device) // other errors are those of control
 		}
 	}
 	return here, absent
+}
+
+// presence is an error if a device, or a disk below it, is not here or has no medium.
+func presence(device string) error {
+	disk, err := blockdev.LookupForWriting(device)
+	if err != nil {
+		return err
+	}
+	below, err := control.PhysicalDisks(disk)
+	if err != nil {
+		return err
+	}
+	return errors.Join(disk.Present(), errors.Join(presences(below)...))
+}
+
+func presences(disks []blockdev.Disk) (errs []error) {
+	for _, disk := range disks {
+		errs = append(errs, disk.Present())
+	}
+	return errs
 }
 
 // diskWatch looks for the disks of a configuration, which may be one for several hosts.
@@ -153,6 +169,8 @@ type keeper struct {
 	reloads <-chan os.Signal
 	load    func() (control.Config, error)
 	control controlFunc
+	// usable fails if disks that are here cannot be controlled. It changes nothing.
+	usable func(control.Config) error
 	// restore restores what an earlier run has changed.
 	restore   func(stateDir string)
 	observers *observers
@@ -166,6 +184,9 @@ func (k *keeper) run(ctx context.Context) error {
 	for {
 		if err := k.look(ctx); !errors.Is(err, errLookAgain) {
 			return err
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
 		}
 	}
 }
@@ -188,6 +209,9 @@ func (k *keeper) look(ctx context.Context) error {
 	}
 	if why != nil && !k.unloaded {
 		sayNotLoaded(k.log, why)
+		if err := k.check(k.config, here); err != nil {
+			return err // a module changes nothing about it
+		}
 	}
 	if k.unloaded = why != nil; k.unloaded {
 		go func() {
@@ -200,6 +224,7 @@ func (k *keeper) look(ctx context.Context) error {
 		return k.wait(ctx, nil)
 	}
 	err := k.controlThese(ctx, cancel, here)
+	k.restored = false // it can have failed to restore
 	if k.disks != nil && errors.Is(err, blockdev.ErrGone) {
 		k.log.Error("the disks to control are gone", "error", err)
 		return k.wait(ctx, time.After(k.disks.pause))
@@ -210,15 +235,44 @@ func (k *keeper) look(ctx context.Context) error {
 	return err
 }
 
+// check fails if disks that are here cannot be controlled by a configuration, unless one is gone
+// meanwhile.
+func (k *keeper) check(config control.Config, here []string) error {
+	config.Devices = here
+	if err := k.usable(config); err != nil && (k.disks == nil || !errors.Is(err, blockdev.ErrGone)) {
+		return err
+	}
+	return nil
+}
+
+// read reads the configuration again. One whose disks are others must be usable.
+func (k *keeper) read() (control.Config, error) {
+	next, err := k.load()
+	if err == nil && !slices.Equal(next.Devices, k.config.Devices) {
+		here, _ := present(next.Devices)
+		err = k.check(next, here)
+	}
+	return next, err
+}
+
+// lacks reports whether one of the disks is missing now.
+func (k *keeper) lacks(devices []string) bool {
+	if k.disks == nil {
+		return false
+	}
+	_, absent := present(devices)
+	return len(absent) > 0
+}
+
 // controlThese controls the disks that are here. While others are missing, a reload may name others.
 func (k *keeper) controlThese(ctx context.Context, cancel context.CancelCauseFunc, here []string) error {
 	all, config := k.config.Devices, k.config
 	config.Devices = here
 	var read control.Config
 	load := func() (next control.Config, err error) {
-		next, err = k.load()
+		next, err = k.read()
 		read = next
-		if len(here) < len(all) || slices.Equal(next.Devices, all) {
+		if len(here) < len(all) || slices.Equal(next.Devices, all) || k.lacks(all) {
 			next.Devices = here
 		}
 		return next, err
@@ -244,7 +298,7 @@ func (k *keeper) wait(ctx context.Context, enough <-chan time.Time) error {
 		case <-enough:
 			return errLookAgain
 		case <-k.reloads:
-			next, err := k.load()
+			next, err := k.read()
 			if err == nil {
 				k.config = next
 				return errLookAgain

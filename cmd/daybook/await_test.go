@@ -113,6 +113,7 @@ func newKeeping(devices ...string) *keeping {
 		modules: moduleWatch{pause: 20 * time.Millisecond, loaded: func() []string { return nil }, check: func() error { return nil }},
 		disks:   &diskWatch{observers: o, log: log, pause: 20 * time.Millisecond},
 		restore: func(string) { k.restored.Add(1) },
+		usable:  func(control.Config) error { return nil },
 		control: func(ctx context.Context, config control.Config, load func() (control.Config, error), accept func()) error {
 			k.controlled <- config.Devices
 			for {
@@ -278,11 +279,11 @@ func TestADiskThatComesIsControlledByTheNewestConfiguration(t *testing.T) {
 
 // It can go between a look and its opening. One of the command line is no such case.
 func TestControlLooksAgainIfADiskGoesMeanwhile(t *testing.T) {
+	k := newKeeping(attachedDisk(t).Name)
 	_, gone := openControlled(control.Config{Devices: []string{filepath.Join(t.TempDir(), "none")}})
 	if !errors.Is(gone, blockdev.ErrGone) || exitCode(gone) != exitUsage {
 		t.Fatalf("%v", gone)
 	}
-	k := newKeeping(attachedDisk(t).Name)
 	calls := 0
 	k.control = func(context.Context, control.Config, func() (control.Config, error), func()) error {
 		if calls++; calls%2 == 1 {
@@ -295,6 +296,58 @@ func TestControlLooksAgainIfADiskGoesMeanwhile(t *testing.T) {
 	}
 	if k.disks = nil; !errors.Is(k.run(t.Context()), blockdev.ErrGone) {
 		t.Error("a disk of the command line is awaited")
+	}
+}
+
+func TestControlThatLacksJbd2ReportsDisksThatItCannotControl(t *testing.T) {
+	k := newKeeping(attachedDisk(t).Name)
+	k.modules.check = func() error { return journal.ErrNotLoaded }
+	k.usable = func(control.Config) error { return &control.BusyError{Device: "sda"} }
+	if busy := (*control.BusyError)(nil); !errors.As(k.run(t.Context()), &busy) {
+		t.Error("it waits for jbd2")
+	}
+}
+
+// It would end control.
+func TestAConfigurationWithDisksThatCannotBeControlledHasNoEffect(t *testing.T) {
+	loop := attachedDisk(t)
+	for what, devices := range map[string][]string{"while it controls": {loop.Name, "daybook-none"}, "while it waits": {"daybook-none"}} {
+		t.Run(what, func(t *testing.T) {
+			k := newKeeping(devices...)
+			k.usable = func(config control.Config) error {
+				if slices.Contains(config.Devices, "/etc/passwd") {
+					return usageError{errors.New("a file")}
+				}
+				return nil
+			}
+			var loads atomic.Int32
+			k.load = func() (control.Config, error) {
+				next := control.DefaultConfig()
+				next.Devices = [][]string{{"/etc/passwd"}, {loop.Node()}}[min(1, loads.Add(1)-1)]
+				return next, nil
+			}
+			k.start(t)
+			if len(devices) > 1 {
+				k.controls(t, loop.Name)
+			}
+			k.reloads <- unix.SIGHUP
+			awaittest.Until(t, awaittest.Patience, "the bad one is read", func() bool { return loads.Load() == 1 })
+			k.reloads <- unix.SIGHUP
+			k.controls(t, loop.Node())
+		})
+	}
+}
+
+func TestDisksThatAnotherProcessControlsAreNoFailureToRestore(t *testing.T) {
+	busy, failure := fmt.Errorf("sdb: %w", &control.BusyError{Device: "sdb", PID: 1}), errors.New("failed")
+	if err := withoutBusy(errors.Join(busy)); err != nil {
+		t.Error(err)
+	}
+	if err := withoutBusy(errors.Join(busy, failure)); !errors.Is(err, failure) || strings.Contains(err.Error(), "sdb") {
+		t.Error(err)
+	}
+	if withoutBusy(nil) != nil || withoutBusy(failure) == nil {
+		t.Error("a single error is another")
 	}
 }
 

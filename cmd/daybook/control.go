@@ -229,6 +229,10 @@ func (f *controlFlags) run(ctx context.Context, stdout, stderr io.Writer) (err e
 	k := &keeper{
 		config: config, modules: hostModules, reloads: hangups, load: load, control: do, observers: observers, log: log,
 		restore: func(stateDir string) { restoreEarlier(stateDir, log) },
+		usable: func(config control.Config) error {
+			_, err := openControlled(config)
+			return err
+		},
 	}
 	if len(f.devices) == 0 { // one that the command line names is more likely a mistake
 		k.disks = &diskWatch{observers: observers, log: log, pause: absentPause}
@@ -243,9 +247,25 @@ func restoreEarlier(stateDir string, log *slog.Logger) {
 	for _, outcome := range restored.Devices {
 		log.Info("restored what an earlier run had changed", "device", outcome.Device, "restored", len(outcome.Restored))
 	}
-	if err != nil {
+	if err = withoutBusy(err); err != nil {
 		log.Warn("cannot restore all that an earlier run had changed", "error", err)
 	}
+}
+
+// withoutBusy leaves out of joined errors the disks that another process controls: what it has
+// changed there is its own.
+func withoutBusy(err error) error {
+	joined, several := err.(interface{ Unwrap() []error })
+	if !several {
+		return err
+	}
+	var left []error
+	for _, one := range joined.Unwrap() {
+		if busy := (*control.BusyError)(nil); !errors.As(one, &busy) {
+			left = append(left, one)
+		}
+	}
+	return errors.Join(left...)
 }
 
 // control controls the disks of a configuration until ctx ends.

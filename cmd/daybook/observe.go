@@ -174,7 +174,10 @@ func (f *observeFlags) withSource(ctx context.Context, address string, log *slog
 		return err
 	}
 	defer func() { err = errors.Join(err, o.close()) }()
-	if f.waits && os.Geteuid() == 0 {
+	if f.waits {
+		if err := f.source.check(); err != nil {
+			return err
+		}
 		if err := hostModules.whenLoaded(ctx, log, o.expectNone); err != nil {
 			return err
 		}

@@ -59,15 +59,26 @@ func (s liveSource) Close() error {
 	return err
 }
 
-// openSource starts a live meter.
-func openSource(ctx context.Context, o sourceOptions) (account.Source, error) {
+// check fails if a meter cannot be started, whatever the kernel loads later.
+func (o sourceOptions) check() error {
 	if os.Geteuid() != 0 {
-		return nil, unsupportedError{errors.New("cannot see the journal: want root, to load BPF programs; try: sudo daybook …")}
+		return unsupportedError{errors.New("cannot see the journal: want root, to load BPF programs; try: sudo daybook …")}
 	}
 	for _, device := range o.Devices {
 		if _, err := blockdev.Lookup(device); err != nil {
-			return nil, usageError{fmt.Errorf("--device: %w", err)}
+			return usageError{fmt.Errorf("--device: %w", err)}
 		}
+	}
+	if _, err := cgroup.FindOfHost(); err != nil {
+		return hostError(err)
+	}
+	return nil
+}
+
+// openSource starts a live meter.
+func openSource(ctx context.Context, o sourceOptions) (account.Source, error) {
+	if err := o.check(); err != nil {
+		return nil, err
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.NewTextHandler(os.Stderr, nil))

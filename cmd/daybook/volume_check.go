@@ -74,7 +74,8 @@ also ends with 1 if a repair fails, such as on a full disk; then run repair agai
 An unfinished creation or deletion in an LVM volume group that is gone cannot be removed.
 Repair then names its record, WORK. If the volume group never comes back, --forget WORK
 removes that record and does nothing else. It refuses while the volume group is there.
-The same holds for a device that cannot be wiped, and --forget then leaves it as it is.`,
+If a device cannot be wiped, repair names the record, too. --forget WORK then removes it,
+and leaves what is on the device.`,
 		Example: `  daybook volume repair
   daybook volume repair --pool /srv/pool --json
   daybook volume repair --forget 7d0f4a52-2c64-4d1e-9a53-0c0b6f1f2f7e`,

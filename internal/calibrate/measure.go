@@ -119,7 +119,7 @@ func (s *session) row(ctx context.Context, operation string, options Options, pr
 			if ctx.Err() != nil {
 				return Row{}, ctx.Err()
 			}
-			return Row{}, fmt.Errorf("cannot measure %s: %w", operation, err)
+			return Row{}, fmt.Errorf("cannot measure %s in %s: %w", operation, s.work.parent.Name(), err)
 		}
 		if run.disturbed() {
 			disturbed = append(disturbed, run)
@@ -175,19 +175,13 @@ func (s *session) close() error { return errors.Join(s.work.close(), s.probe.Clo
 // run makes the calls in a fresh directory and measures them.
 func (s *session) run(ctx context.Context, operation string, calls int) (m measurement, err error) {
 	job := workload.Job{Operation: operation, In: filepath.Join(s.work.path(), "run"), Count: calls}
-	named := func(err error) error {
-		if err != nil {
-			err = fmt.Errorf("cannot measure %s in %s: %w", operation, s.work.parent.Name(), withoutPath(err))
-		}
-		return err
-	}
-	defer func() { err = errors.Join(err, named(os.RemoveAll(job.In))) }()
+	defer func() { err = errors.Join(err, withoutPath(os.RemoveAll(job.In))) }()
 	if err := workload.Prepare(ctx, job); err != nil {
-		return m, named(err)
+		return m, withoutPath(err)
 	}
 	return s.measure(func() error {
 		_, err := workload.Do(ctx, job)
-		return named(err)
+		return withoutPath(err)
 	})
 }
 

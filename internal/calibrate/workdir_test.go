@@ -219,8 +219,8 @@ func TestErrorsOfCallsNameTheDirectory(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(work.path(), "run"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err = (&session{work: work}).run(t.Context(), workload.Unlink, 10)
-	if !errors.Is(err, unix.ENOTDIR) || !strings.Contains(err.Error(), dir) || strings.Contains(err.Error(), "/proc/") {
+	_, err = (&session{work: work}).row(t.Context(), workload.Unlink, Options{Runs: 1, Calls: 10}, func(int) {})
+	if !errors.Is(err, unix.ENOTDIR) || !strings.Contains(err.Error(), dir) || strings.Contains(err.Error(), "/proc/") || strings.Count(err.Error(), "cannot") != 1 {
 		t.Errorf("got %v, want the directory %s", err, dir)
 	}
 }

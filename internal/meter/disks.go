@@ -92,20 +92,28 @@ func (m *Meter) observes(fs filesystem) bool {
 
 // findDisks lists the mounted file systems and observes their disks, for the next interval.
 func (m *Meter) findDisks() error {
+	found, err := mountedFilesystems(sysDirectory)
+	if err != nil {
+		return err
+	}
 	clear(m.diskOf)
 	clear(m.names)
 	m.below = make(map[uint32][]uint32)
-	return m.observeFound(make(map[uint32]blockdev.Disk), make(map[uint32]uint32), false)
+	return m.observeFound(found, make(map[uint32]blockdev.Disk), make(map[uint32]uint32), false)
 }
 
 // findMore does the same during an interval. What it found before stays until the end of the
 // interval, which has its figures. Those of a disk begin when it is found.
 func (m *Meter) findMore() error {
+	found, err := mountedFilesystems(sysDirectory)
+	if err != nil {
+		return err
+	}
 	wanted := make(map[uint32]blockdev.Disk, len(m.disks))
 	for dev, open := range m.disks {
 		wanted[dev] = open.disk
 	}
-	return m.observeFound(wanted, maps.Clone(m.copied), true)
+	return m.observeFound(found, wanted, maps.Clone(m.copied), true)
 }
 
 // gatherFound adds events to those of the interval, and removes those from before a disk was
@@ -127,11 +135,7 @@ func (m *Meter) gatherFound(before observed) error {
 // disks, and those of wanted. copied are devices as in Meter.copied, to which it adds. keep
 // means that what is not mounted any more is still accounted. After an error the next call
 // observes all disks again.
-func (m *Meter) observeFound(wanted map[uint32]blockdev.Disk, copied map[uint32]uint32, keep bool) error {
-	found, err := mountedFilesystems(sysDirectory)
-	if err != nil {
-		return err
-	}
+func (m *Meter) observeFound(found []filesystem, wanted map[uint32]blockdev.Disk, copied map[uint32]uint32, keep bool) error {
 	for _, module := range journal.NVModules {
 		mounted := slices.ContainsFunc(found, func(fs filesystem) bool { return fs.driver == string(module) })
 		m.follow(module, mounted || keep && m.following[module])

@@ -167,6 +167,7 @@ func TestALookDuringAnIntervalThatFailsIsRepeated(t *testing.T) {
 	if got := strings.Count(log.String(), "cannot find file systems"); got != 1 {
 		t.Errorf("%d warnings, want 1: %s", got, &log)
 	}
+	broken := sysDirectory
 	sysDirectory = before
 	if err := m.step(); err != nil {
 		t.Fatal(err)
@@ -176,6 +177,14 @@ func TestALookDuringAnIntervalThatFailsIsRepeated(t *testing.T) {
 	}
 	if len(m.gathered.Commits) == 0 {
 		t.Error("the events of the steps are lost")
+	}
+	sysDirectory = broken
+	sample, err := m.Now(t.Context())
+	if err != nil || len(sample.Devices) == 0 {
+		t.Errorf("the sample is lost: %v", err)
+	}
+	if m.names[first.Dev()] == "" {
+		t.Error("the file systems that were known are forgotten")
 	}
 }
 

@@ -227,7 +227,14 @@ func (m *Meter) Next(ctx context.Context) (account.Sample, error) {
 // meanwhile. If that fails, the next step looks again: the figures so far are worth more.
 func (m *Meter) step() error {
 	before := m.observed
-	err := m.findMore()
+	if err := m.looked(m.findMore()); err != nil {
+		return err
+	}
+	return m.gatherFound(before)
+}
+
+// looked logs the error of a look for file systems once, and returns it if all disks are gone.
+func (m *Meter) looked(err error) error {
 	if errors.Is(err, blockdev.ErrGone) {
 		return err
 	}
@@ -235,7 +242,7 @@ func (m *Meter) step() error {
 		m.options.Log.Warn("cannot find file systems that were mounted meanwhile; Daybook looks again regularly", "error", err)
 	}
 	m.unfound = err != nil
-	return m.gatherFound(before)
+	return nil
 }
 
 // gatherInterval limits the memory: the commits, and the waits, of so much time are kept
@@ -345,7 +352,7 @@ func (m *Meter) Now(ctx context.Context) (account.Sample, error) {
 	m.observeHolds()
 	// Find file systems that were mounted meanwhile, for the next interval.
 	before := m.observed
-	if err := m.findDisks(); err != nil || !m.observed.hasMoreThan(before) {
+	if err := m.looked(m.findDisks()); err != nil || !m.observed.hasMoreThan(before) {
 		return sample, err
 	}
 	return sample, m.gatherFound(before)
