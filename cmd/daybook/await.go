@@ -54,14 +54,11 @@ func presence(device string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(disk.Present(), errors.Join(presences(below)...))
-}
-
-func presences(disks []blockdev.Disk) (errs []error) {
-	for _, disk := range disks {
-		errs = append(errs, disk.Present())
+	err = disk.Present()
+	for _, one := range below {
+		err = errors.Join(err, one.Present())
 	}
-	return errs
+	return err
 }
 
 // diskWatch looks for the disks of a configuration, which may be one for several hosts.
@@ -175,7 +172,7 @@ type keeper struct {
 	restore   func(stateDir string)
 	observers *observers
 	log       *slog.Logger
-	// restored: restore was called. unloaded: the log says that jbd2 is not loaded.
+	// restored: restore was called, and nothing was controlled since. unloaded: the log says that jbd2 is not loaded.
 	restored, unloaded bool
 }
 
